@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first asked for (PEP 562).
+"""Lazy packages, with names that are imported when they are first used (PEP 562).
 
 So a Python worker or ``trident script`` loads neither kazoo nor a session, and optional libraries stay optional.
 """
@@ -14,10 +14,10 @@ from typing import Any
 
 
 def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``: what its stub, ``__init__.pyi``, imports.
+    """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``, from its stub, ``__init__.pyi``.
 
-    Type checkers read the same stub, so each public name is written once. ``from other import *`` stands for all names
-    of a package that is lazy, too.
+    Type checkers read the same stub, so each public name is written once. ``from other import *`` means all names of a
+    package, also of a lazy one.
     """
     stub = pkgutil.get_data(package, "__init__.pyi") or b""
     homes = {name: module for module, name in _imported(ast.parse(stub))}
@@ -33,7 +33,7 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
 
 
 def _imported(stub: ast.Module) -> Iterator[tuple[str, str]]:
-    """Give each module with each name that is imported from it."""
+    """Yield each import of the stub as a module and a name."""
     for node in stub.body:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             for alias in node.names:

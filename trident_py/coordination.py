@@ -1,4 +1,4 @@
-"""Where topologies are coordinated that are given a config only: by the servers it names, or by the embedded one."""
+"""The coordination of topologies that have only a config: the servers that it names, or the embedded one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trident_py.interfaces.config import TridentConfig
 
 @contextmanager
 def coordination_of(config: TridentConfig) -> Iterator[Coordination]:
-    """Give the one that ``config`` names; the embedded server runs at least as long as the block.
+    """Yield the coordination that ``config`` names; an embedded server runs at least as long as the block.
 
     Raises:
         ConfigError: the embedded server can't be started here.
@@ -31,5 +31,5 @@ def coordination_of(config: TridentConfig) -> Iterator[Coordination]:
 
 
 def place_of(config: TridentConfig) -> str:
-    """Return where that is, whether or not it runs: the embedded server gets its port when it starts."""
+    """Return the place of the coordination, running or not: the embedded server gets its port when it starts."""
     return f"{config.zookeeper or config.embedded_dir.absolute()}{config.root}"

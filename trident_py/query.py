@@ -27,20 +27,21 @@ from trident_py.errors import FencedError, TridentError
 log = logging.getLogger(__name__)
 
 EXIT_SECONDS = 10.0
-"""For all topologies to end that still run at the end of the program; the process ends them by ending itself."""
+"""Seconds for all running topologies to end when the program ends; after that, the process ends without waiting for
+them."""
 
 
 @define(eq=False, repr=False)
 class TridentQuery:
     """A running topology; made by ``TridentTopology.start``.
 
-    As a context manager it stops at the end of the block: after what is under way has committed, or at once if the
-    block raised.
+    As a context manager, it stops the topology at the end of the block: after the batches in flight have committed, or
+    at once if the block raised.
 
     Attributes:
-        name: the topology's.
-        coordination: where its record is, and who leads it is decided.
-        page: the URL of its page, with the token that lets you in; empty: `TridentConfig.serve` names no place for one.
+        name: the name of the topology.
+        coordination: stores the record and elects the leader.
+        page: the URL of its page, including the access token; empty if `TridentConfig.serve` is not set.
     """
 
     name: str
@@ -51,7 +52,7 @@ class TridentQuery:
     coordination: Coordination = field(kw_only=True)
     _place: str = field(
         default="", kw_only=True
-    )  # where its record is: two topologies of one name elsewhere have nothing to do with each other
+    )  # the place of its record: topologies of one name with different places are independent
 
     page: str = field(default="", init=False)
 
@@ -60,15 +61,15 @@ class TridentQuery:
     def process_all_available(self, timeout: float | None = None) -> None:
         """Return when everything that the spouts have now is committed.
 
-        More exactly: when, in a check begun after the call, no spout is ready for the next transaction, nothing is
-        active, and every success was delivered. With a spout that is always ready, that is never.
+        More exactly, return when a check begun after this call finds that no spout is ready for the next transaction,
+        nothing is active, and every success was delivered. If a spout is always ready, this never happens.
 
         Args:
-            timeout: seconds to wait; None: as long as it takes.
+            timeout: seconds to wait; None: without limit.
 
         Raises:
             TridentError: the topology has failed (its own error, with the cause), was stopped, or is paused.
-            TimeoutError: ``timeout`` has passed; the topology goes on.
+            TimeoutError: ``timeout`` has passed; the topology continues.
         """
         answer: SimpleQueue[BaseException | None] = SimpleQueue()
         busy = TimeoutError(f"topology {self.name!r} was still busy after {timeout} s")
@@ -85,10 +86,10 @@ class TridentQuery:
             raise error
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the topology ends; True if it has, False if ``timeout`` seconds passed first.
+        """Wait until the topology ends. Return True if it has ended, False if ``timeout`` seconds passed first.
 
         Raises:
-            TridentError: it ended by an error, namely this one.
+            TridentError: the error with which it ended.
         """
         ended = self._loop.ended.wait(timeout)
         if ended and self._loop.error is not None:
@@ -96,15 +97,15 @@ class TridentQuery:
         return ended
 
     def stop(self, drain: bool = True, force: bool = False) -> None:
-        """End the topology and return when it has ended; its position is durable, so the next start goes on there.
+        """End the topology, and return when it has ended. Its position is durable: the next start continues there.
 
-        User code that doesn't return is waited for some seconds, less than ``session_timeout``. Then leadership is
-        given up, the thread is named in the log, and what comes of it is refused. Only a state of yours, or a
-        committer spout, can't refuse anything: while one commits, leadership is kept.
+        If user code doesn't return, this waits for some seconds, less than ``session_timeout``. Then leadership is
+        released, the log names the thread, and later results of that code are refused. Only a user's state or a
+        committer spout can't refuse anything: leadership is kept while one commits.
 
         Args:
-            drain: first commit what is being processed; otherwise give it up, it is processed again next time.
-            force: don't drain, and give up leadership even while such a state commits. If it writes on when another
+            drain: first commit the batches in flight; if False, abort them: the next start processes them again.
+            force: don't drain, and release leadership even while such a state commits. If it still writes when another
                 process leads, its transaction may count twice.
 
         Raises:
@@ -116,20 +117,19 @@ class TridentQuery:
     # --- control ------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Start no new batches and no replays, from when this returns; what is being processed goes on and commits."""
+        """Start no new batches or replays once this has returned. Batches in flight continue and commit."""
         driver = self._loop.driver
         self._loop.inbox.post(PauseRequested())
         if driver is not None and not driver.stopping:
-            # Whoever waits for idleness is told of the pause, or of an end, in the turn that begins it.
+            # Each waiter for idleness is notified of the pause, or of the end, in the turn that begins it.
             answer: SimpleQueue[BaseException | None] = SimpleQueue()
             if self._loop.inbox.post(IdleWanted(answer.put)):
                 answer.get()
 
     def resume(self) -> bool:
-        """Go on after a `pause`; returns whether the topology is held back all the same.
+        """Continue after a `pause`; return whether an operator still holds the topology.
 
-        It is while what an operator wished stands: ``trident pause`` or ``trident drain``. ``trident resume`` lifts
-        that, this method doesn't.
+        ``trident pause`` and ``trident drain`` hold it until ``trident resume``; this method doesn't lift that hold.
         """
         self._loop.inbox.post(ResumeRequested())
         driver = self._loop.driver
@@ -137,7 +137,7 @@ class TridentQuery:
         if hold is not Hold.NOTHING:
             with logging_about(topology=self.name, epoch=self.status.epoch):
                 log.warning(
-                    "topology %s: still %s, as an operator wishes: `trident resume %s` lifts it",
+                    "topology %s: still %s by an operator's command; to resume: `trident resume %s`",
                     *(self.name, hold, self.name),
                 )
         return hold is not Hold.NOTHING
@@ -147,33 +147,34 @@ class TridentQuery:
     def execute(self, function: str, args: str, timeout: float | None = None) -> list[list[Any]]:
         """Return the answer of ``function``, which ``TridentTopology.new_drpc_stream`` declared.
 
-        A list of rows, each a list.
+        The answer is a list of rows, each a list.
 
-        From any thread, while batches run. All queries of one request see all states at the same committed
-        transaction: they run on the commit thread, after one commit and before the next, which waits for them; where a
-        commit has failed half-way, they wait for its replay. Everything before the first query and behind the last one
-        runs on the calling thread. A request is never replayed. Don't call it from a state or query: it waits for them.
+        Call it from any thread, also while batches run. All queries of one request see all states at the same committed
+        transaction. They run on the commit thread, after one commit and before the next, which waits for them. If a
+        commit has failed halfway, they wait for its replay. Operations before the first query and after the last one
+        run on the calling thread. A request is never replayed. Don't call it from a state or query, because it would
+        wait for itself.
 
         Args:
-            function: its name.
+            function: the name of the function.
             args: the request's field ``args``.
-            timeout: seconds to wait for the states; None: as long as it takes. A query that is running goes on, and
-                commits wait for it: beyond ``message_timeout``, ``status`` and a warning say for which.
+            timeout: seconds to wait for the states; None: without limit. A running query continues, and commits wait
+                for it. If it takes longer than ``message_timeout``, ``status`` and a warning name it.
 
         Raises:
-            RequestError: there is no such function, or its code raised; the topology goes on.
+            RequestError: there is no such function, or its code raised an exception; the topology continues.
             TimeoutError: ``timeout`` has passed.
-            TridentError: the topology stands by, or has stopped.
+            TridentError: the topology is a standby, or has stopped.
         """
         try:
             return self.answer(function, args, timeout).rows
         except TridentError:
-            if not self._loop.inbox.is_open:  # whoever is told so may start the topology again at once
+            if not self._loop.inbox.is_open:  # a caller that gets this error may start the topology again at once
                 self._loop.ended.wait(timeout)
             raise
 
     def answer(self, function: str, args: str, timeout: float | None = None) -> RequestAnswer:
-        """Return what `execute` does, with the epoch and the committed transaction that it is about."""
+        """Return the answer of `execute`, with its epoch and committed transaction."""
         if not self.is_active:
             raise TridentError(f"topology {self.name!r} was stopped", topology=self.name) from self._loop.error
         with located(topology=self.name):
@@ -183,7 +184,7 @@ class TridentQuery:
 
     @property
     def is_active(self) -> bool:
-        """Whether the topology runs here, or stands by to."""
+        """Whether the topology runs in this process, as leader or standby."""
         return not self._loop.ended.is_set()
 
     @property
@@ -200,14 +201,14 @@ class TridentQuery:
 
     @property
     def rival(self) -> Leader | None:
-        """Another process that leads, as last seen, while this one stands by; None: it doesn't."""
+        """The process that leads, as last seen, while this one is a standby; else None."""
         return self._candidate.rival if self.is_active and self._loop.driver is None else None
 
     @property
     def status(self) -> TopologyStatus:
-        """Where it is, as its driver has published it last; a mapping of the same names, too, as it was before.
+        """The state of the topology as its driver last published it; it is also a mapping of the same names, as before.
 
-        While it stands by, ``epoch`` and ``current_txid`` are None; ``leader`` says whom it waits for.
+        In a standby, ``epoch`` and ``current_txid`` are ``None``, and ``leader`` names the process that leads.
         """
         status, rival = self._loop.status, self._candidate.rival
         return evolve(
@@ -235,11 +236,11 @@ class TridentQuery:
         return list(self._loop.status.transactions)
 
     def exception(self) -> BaseException | None:
-        """Return what ended the topology, or None."""
+        """Return the error that ended the topology, or None."""
         return self._loop.error
 
     def __repr__(self) -> str:
-        """Say in one line what it does, how far it is, and since when it leads."""
+        """Return one line: the activity of the topology, its last transaction, and since when it leads."""
         status = self.status
         said = [status.message]
         if status.last_committed is not None:
@@ -260,12 +261,12 @@ class TridentQuery:
 
 
 def counted(number: int, what: str) -> str:
-    """Show how many there are of something, such as ``1 row`` or ``2,000 rows``, to people."""
+    """Format a number of things for people, such as ``1 row`` or ``2,000 rows``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def clock(moment: float) -> str:
-    """Show a time of day to people."""
+    """Format a time of day for people."""
     return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
@@ -273,18 +274,18 @@ _started: list[TridentQuery] = []
 
 
 def active() -> dict[str, TridentQuery]:
-    """Return the topologies that run or stand by in this process, by name.
+    """Return the leading and standby topologies of this process, by name.
 
-    Of two with one name, the one started last.
+    If two have the same name, return the one started last.
     """
     return {query.name: query for query in list(_started) if query.is_active}
 
 
 def ensure_not_leading_here(name: str, place: str) -> None:
-    """Return if no topology of this process leads under ``name``, with its record at ``place``.
+    """Return if no topology of this process leads under ``name`` with its record at ``place``.
 
     Raises:
-        FencedError: one does; says how to get hold of it.
+        FencedError: one does; the message says how to get its handle.
     """
     for query in _started:
         if query.is_active and (query.name, query._place) == (name, place) and query._loop.driver is not None:  # noqa: SLF001
@@ -297,14 +298,14 @@ def ensure_not_leading_here(name: str, place: str) -> None:
 
 
 def started(query: TridentQuery) -> TridentQuery:
-    """Count ``query`` among the active ones."""
+    """Add ``query`` to the active ones."""
     _started[:] = [*(each for each in _started if each.is_active), query]
     return query
 
 
 @atexit.register
 def _give_up_all() -> None:
-    """Have what was not stopped give up leadership in time; a commit without fence keeps it until the process ends."""
+    """Release the leadership of all running topologies; a commit without fence keeps it until the process ends."""
     until = time.monotonic() + EXIT_SECONDS
     for query in _started:
         query._loop.ask_to_stop(drain=False)  # noqa: SLF001 - it is a handle of it

@@ -1,4 +1,4 @@
-"""The composition root: from a plan and a config to a running topology, and back to nothing."""
+"""The composition root: it makes a running topology from a plan and a config, and dismantles it at the end."""
 
 from __future__ import annotations
 
@@ -75,15 +75,16 @@ from trident_py.spark.session import ensure_session_possible, ship, topology_ses
 
 log = logging.getLogger(__name__)
 steps = logging.getLogger("trident_py.starting")
-"""Says at INFO what a start is doing, for whoever shows it to somebody that waits."""
+"""Logs the steps of a start at INFO, for a command that shows them to a waiting user."""
 
 RECOVER_AGAIN_SECONDS = 1.0
 SHUTDOWN_SECONDS_MAX = 3.0
-"""For threads that run user code to return at the end; a third of a session at most: twice this may be waited."""
+"""Seconds for threads that run user code to return at the end; at most a third of a session, because there may be two
+such waits."""
 
 
 def draw_edge() -> int:
-    """Make a random edge for the acker; never 0, which XOR can't see."""
+    """Return a random non-zero edge for the acker; 0 would be invisible to XOR."""
     return random.randint(1, EDGE_MAX)  # noqa: S311 - no secret; asking the system for each costs 0.05 ms
 
 
@@ -99,15 +100,15 @@ def start_topology(
     standby: bool = False,
     address: str = "",
 ) -> TridentQuery:
-    """Acquire leadership, recover, run a plan; the rest is as ``TridentTopology.start`` says.
+    """Acquire leadership, recover, and run a plan; arguments are as in ``TridentTopology.start``.
 
-    With ``standby`` it returns before it leads, and everything from there on happens when the topology has no leader.
-    ``address`` is the URL of its page, for those who look for the leader.
+    With ``standby`` it returns before it leads; the rest happens when the topology has no leader. ``address`` is the
+    URL of its page, for processes that look for the leader.
     """
     place = coordination.place if coordination else place_of(config)
-    # First what takes no time to fail: Spark takes seconds to start.
+    # First the checks that fail fast: Spark takes seconds to start.
     needs_spark = _needs_spark(plan, spark, coordination)
-    if not standby:  # which has time, if a leader or a store is in its way just now
+    if not standby:  # a standby can wait for a leader or a store
         ensure_not_leading_here(name, place)
         ensure_stores(plan.graph)
     with ExitStack() as resources:
@@ -128,12 +129,12 @@ def start_topology(
 
 
 def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordination | None) -> bool:
-    """Tell whether Spark is to run it.
+    """Return whether Spark runs the topology.
 
-    Always, but where one process tests it that gave no session, and nothing needs one.
+    It always does, except in a test in one process, without a given session, if no operation needs Spark.
 
     Raises:
-        ConfigError: it is, and can't be had.
+        ConfigError: Spark is needed, and not available.
     """
     is_test = spark is None and coordination is not None and coordination.is_in_memory
     needed_for = spark_needed(plan) if is_test else ""
@@ -150,7 +151,7 @@ def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordinat
 
 
 def _spark(plan: Plan, spark: SparkSession | None, code: Path | Collection[Path], resources: ExitStack) -> SparkEngine:
-    """Run it in a session of the topology's own, and one beside it for jobs over little."""
+    """Return the engine: a new session of the topology, and a second one for jobs over few rows."""
     name = plan.graph.topology
     steps.info("topology %s: starting Spark", name)
     session = resources.enter_context(topology_session(name, spark))
@@ -163,7 +164,7 @@ def _spark(plan: Plan, spark: SparkSession | None, code: Path | Collection[Path]
 
 @define(kw_only=True, eq=False)
 class _Assembly:
-    """The parts of one running topology, being put together."""
+    """The parts of a topology while they are put together."""
 
     engine: BatchEngine
     config: TridentConfig
@@ -184,16 +185,16 @@ class _Assembly:
 
     @property
     def plan(self) -> Plan:
-        """What runs."""
+        """The plan to run."""
         return self.engine.plan
 
     @property
     def name(self) -> str:
-        """The topology's."""
+        """The name of the topology."""
         return self.plan.graph.topology
 
     def run(self, owned: ExitStack, driver: CoordinatorDriver | None, place: str) -> TridentQuery:
-        """Have a thread run ``driver``, or stand by until there is one; it closes ``owned`` at the end."""
+        """Run ``driver`` on a thread, or stand by until there is one; the thread closes ``owned`` at the end."""
         candidate = Candidate(self.name, address=self.address)
         loop = DriverLoop(
             self.name,
@@ -216,14 +217,14 @@ class _Assembly:
         self.listeners.close()
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
-        """Lead and recover; whoever leads has some seconds to end."""
+        """Lead and recover; the present leader has some seconds to end."""
         return self._recovered(self.coordination.lead(self.name, self.address), resources, None)
 
     def stand_by(self, candidate: Candidate, resources: ExitStack) -> CoordinatorDriver | None:
-        """Lead and recover as soon as nobody else leads; None if ``candidate`` was withdrawn before."""
+        """Lead and recover as soon as no other process leads; None if ``candidate`` was withdrawn before."""
 
         def take_over(store: RecordStore) -> CoordinatorDriver:
-            with ExitStack() as tried:  # closed if leadership is lost in the middle; then there is another try
+            with ExitStack() as tried:  # closed if leadership is lost meanwhile; then it is tried again
                 driver = self._recovered(store, tried, candidate)
                 resources.push(tried.pop_all())
                 return driver
@@ -234,7 +235,7 @@ class _Assembly:
         self.store, self.clock = store, LeaderClock(store.claimed_at, time.monotonic())
         resources.callback(store.close)
         declared = declarations(self.plan.graph, self.config.accept)
-        # Before anything is made; at the takeover what the earlier leader wrote until its end counts.
+        # Before anything is made. A takeover must use the record as the earlier leader left it at its end.
         compared(store.read() or CoordinatorRecord(epoch=store.epoch), declared).check(self.name)
         context = ParticipantContext(
             config=self.config,
@@ -272,7 +273,7 @@ class _Assembly:
         declared: Declarations,
         candidate: Candidate | None,
     ) -> CoordinatorRecord:
-        """Find what to go on from. A standby has time: where a store is away or locked just now, it tries again."""
+        """Return the record to continue from; a standby tries again if a store is unavailable or locked."""
         states = [state for state in everything(participants) if state.capabilities.commits]
         executors = {threads.tx_id: threads.executor for threads in spouts}
         coordinators = {threads.tx_id: threads.coordinator.coordinator for threads in spouts}
@@ -294,7 +295,7 @@ class _Assembly:
             except (StateError, SinkError) as error:
                 if candidate is None or not is_passing(error):
                     raise
-                log.warning("topology %s: taking over, and trying again: %s", self.name, error)
+                log.warning("topology %s: the takeover failed, and is tried again: %s", self.name, error)
             self.store.heartbeat()
             candidate.wait(RECOVER_AGAIN_SECONDS)
 
@@ -358,7 +359,7 @@ class _Assembly:
             diagnose=self._diagnosed,
             draw_edge=draw_edge,
             tell=self.listeners.tell,
-            # Twice what may be pending, since a cancelled job holds its thread until Spark lets go of it; and cancels.
+            # Twice the pending transactions, as a cancelled job holds its thread until Spark ends it; others cancel.
             job_threads=(2 * len(branches) + 1) * self.config.max_spout_pending,
         )
         shape = shape_of(workers.commits.spouts, branches, participants, jobs.shareable)
@@ -407,7 +408,7 @@ def _close(resources: ExitStack, name: str) -> None:
         resources.close()
     except Exception as error:
         log.error(
-            "topology %s: could not be closed cleanly; its position is durable all the same",
+            "topology %s: could not be closed cleanly; its position is durable anyway",
             name,
             exc_info=quoted(error),
         )

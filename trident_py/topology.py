@@ -1,4 +1,4 @@
-"""`TridentTopology`: where a program begins."""
+"""`TridentTopology`: the start of every program."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class TridentTopology:
     """A topology: streams from spouts through operations into states and sinks.
 
     Args:
-        name: part of every durable key; lower-case letters, digits and hyphens. A topology that is started again under
-            its name goes on where it was.
+        name: part of every durable key: lower-case letters, digits and hyphens. A topology that is started again under
+            its name continues after its last committed transaction.
     """
 
     def __init__(self, name: str) -> None:
@@ -58,14 +58,14 @@ class TridentTopology:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the topology."""
         return self._graph.topology
 
     def new_stream(self, tx_id: str, spout: AnySpout) -> Stream:
         """Begin a stream with the rows of a spout.
 
         Args:
-            tx_id: under which the spout's position is stored; unique in the topology, and the same in every run.
+            tx_id: the id under which the spout's position is stored; unique in the topology, and the same in every run.
             spout: an instance of any of the spout interfaces.
         """
         with self._graph.declaring(f"new_stream({tx_id!r})") as title:
@@ -82,11 +82,11 @@ class TridentTopology:
             return Stream(self._graph, self._graph.add(source))
 
     def new_drpc_stream(self, function: str) -> Stream:
-        """Take the requests of ``TridentQuery.execute(function, args)``, one row each, with the field ``args string``.
+        """Declare a request function: a stream of the requests of ``TridentQuery.execute(function, args)``.
 
-        Every request runs alone through what is declared here; the stream declared last is its answer. It may ask
-        states, and change none. Requests come from the process that leads, or over HTTP where ``TridentConfig.serve``
-        says so (Storm T7, D1-D3).
+        Each request is one row, with the field ``args string``. It runs alone through the operations declared on this
+        stream; the stream declared last is its answer. It may read states, but change none. Requests come from the
+        leading process, or over HTTP if ``TridentConfig.serve`` is set.
 
         Args:
             function: a name, unique in the topology.
@@ -99,11 +99,11 @@ class TridentTopology:
             return Stream(self._graph, self._graph.add(RequestSource(title, function)))
 
     def new_static_state(self, factory: StateFactory) -> TridentState:
-        """Make a state that the topology only asks, by ``state_query``, and something else fills (Storm T9).
+        """Declare a state that the topology only reads, by ``state_query``; another program writes it.
 
-        It is made when the topology starts, once, and asked on the commit thread. It has no part in transactions.
-        Of a ``SQLiteState`` or ``PostgresState`` it is the table as another topology has filled it until that moment;
-        that it is there, and has such keys as are asked for, is checked at the start.
+        It is made once, when the topology starts, and read on the commit thread. It takes no part in transactions. A
+        ``SQLiteState`` or ``PostgresState`` reads the table that another topology has written so far. The start checks
+        that the table exists and has keys of the queried types.
         """
         with self._graph.declaring(f"new_static_state({described(factory)})") as title:
             if not isinstance(factory, StateFactory):
@@ -113,10 +113,10 @@ class TridentTopology:
             return TridentState(self._graph, self._graph.add(StaticState(title, name, read)))
 
     def merge(self, *streams: Stream) -> Stream:
-        """Merge the rows of several streams, within each batch: all of them, under the names of the first (Storm T12).
+        """Merge the rows of several streams within each batch, under the field names of the first stream.
 
         Raises:
-            TopologyError: there is no stream, one is another topology's, or their types differ.
+            TopologyError: there is no stream, one belongs to another topology, or their types differ.
         """
         with self._graph.declaring(f"merge({len(streams)} streams)") as title:
             nodes = self._nodes(*streams)
@@ -135,24 +135,26 @@ class TridentTopology:
         *,
         preserve: bool = False,
     ) -> Stream:
-        """Pair the rows with equal keys, within each batch (Storm T13).
+        """Join the rows with equal keys, within each batch.
 
         A null equals a null, as in ``group_by``.
 
-        Streams of different spouts are joined within one transaction, which is a batch of each of them (Storm T18).
+        Streams of different spouts are joined within one transaction, which contains a batch of each of them.
 
         Args:
             left: a stream of this topology.
-            left_keys: its keys.
-            right: another, or the same.
-            right_keys: its keys, as many, of the same types.
-            fields: the names of the result: of the keys, of the other fields of ``left``, of those of ``right``.
-            how: which rows without a partner stay, with nulls for it: none, those of ``left``, or all.
-            preserve: the result has all fields of ``left`` and then all of ``right``, keys too; those of a partner that
-                is missing are null, its keys as well. Storm's ``JoinOutFieldsMode.PRESERVE`` (T16).
+            left_keys: its key fields.
+            right: another stream, or the same one.
+            right_keys: its key fields: the same number and types.
+            fields: the field names of the result: the keys, the other fields of ``left``, the other fields of
+                ``right``.
+            how: whether rows without a partner are kept, with nulls for the partner: no rows, those of ``left``, or
+                all.
+            preserve: the result has all fields of ``left`` and then all fields of ``right``, including keys. All fields
+                of a missing partner are null, including its keys. This is Storm's ``JoinOutFieldsMode.PRESERVE``.
 
         Raises:
-            TopologyError: a field doesn't exist, keys differ in number or type, ``fields`` are too many or too few.
+            TopologyError: a field doesn't exist, keys differ in number or type, or ``fields`` has the wrong length.
         """
         with self._graph.declaring(f"join({left_keys!r}, {right_keys!r}, {how!r})") as title:
             nodes = self._nodes(left, right)
@@ -168,18 +170,18 @@ class TridentTopology:
         *,
         preserve: bool = False,
     ) -> Stream:
-        """Combine the rows of two or more streams with equal keys, within each batch (Storm T13, T14).
+        """Combine the rows of two or more streams with equal keys, within each batch.
 
         Args:
-            streams: of this topology.
-            keys: for each stream, its keys.
-            fields: the names of the result: of the keys, then of the other fields of each stream.
-            how: for each stream, or for all: ``"inner"`` if it must have such a key, ``"outer"`` if nulls stand for it
-                where it has none.
-            preserve: the result has all fields of each stream, keys too, as in `join`.
+            streams: streams of this topology.
+            keys: the key fields of each stream.
+            fields: the field names of the result: the keys, then the other fields of each stream.
+            how: for each stream, or for all: ``"inner"`` if a result row needs a row of this stream, ``"outer"`` if
+                missing fields become nulls.
+            preserve: the result has all fields of each stream, including keys, as in `join`.
 
         Raises:
-            TopologyError: as `join`.
+            TopologyError: as in `join`.
         """
         given = list(keys) if isinstance(keys, Iterable) else [keys]
         with self._graph.declaring(f"join_all({', '.join(map(repr, given))}, {how!r})") as title:
@@ -197,17 +199,17 @@ class TridentTopology:
         out_schema: str | StructType,
         in_fields: Sequence[str | Sequence[str]] | None = None,
     ) -> Stream:
-        """Follow what a reducer emits that sees the rows of several streams, within each batch (Storm T10, T11).
+        """Reduce the rows of several streams, within each batch; return the stream of the rows that the reducer emits.
 
         Args:
-            streams: plain ones for a `MultiReducer`, which sees the whole batch; grouped ones, with as many group
-                fields of the same types, for a `GroupedMultiReducer`.
+            streams: ungrouped ones for a `MultiReducer`, which sees the whole batch; grouped ones for a
+                `GroupedMultiReducer`, with the same number and types of group fields.
             reducer: runs in Spark tasks.
-            out_schema: the fields that it emits; there are no others.
-            in_fields: for each stream, what the reducer sees of it; None: all fields.
+            out_schema: the fields that it emits; the result has no other fields.
+            in_fields: for each stream, the fields that the reducer receives; None: all fields.
 
         Raises:
-            TopologyError: streams and reducer don't go together, or a field doesn't exist.
+            TopologyError: streams and reducer don't match, or a field doesn't exist.
         """
         with self._graph.declaring(f"multi_reduce({described(reducer)}, {len(streams)} streams)") as title:
             kind, wanted = (GroupedStream, "grouped") if isinstance(reducer, GroupedMultiReducer) else (Stream, "plain")
@@ -245,26 +247,27 @@ class TridentTopology:
         coordination: Coordination | None = None,
         standby: bool = False,
     ) -> TridentQuery:
-        """Plan, acquire leadership, recover, run.
+        """Plan the topology, acquire leadership, recover and run.
 
         Args:
-            config: how to run it.
-            spark: the session to run in, of which a ``newSession()`` is taken; None: the active one, or a local one
-                that stops with the topology.
-            listeners: are told of what happens, from this start on; docs/how-to/observing.md says when.
-            code: Python files, archives, or directories of packages, that user functions need and that Spark's workers
-                can't import by themselves; they travel to them.
-            coordination: where its record is kept and who leads it is decided, as ``trident_py.testing``'s
-                `LocalCoordination`; None: ZooKeeper, as ``config`` says.
-            standby: don't wait for an earlier leader to end: return at once, and lead from the moment that nobody else
-                does. ``status`` says which it is.
+            config: the settings of this run.
+            spark: the session to run in; the topology uses a ``newSession()`` of it. None: the active session, or a
+                local one that stops with the topology.
+            listeners: receive events, from this start on; docs/how-to/observing.md lists them.
+            code: Python files, archives, or directories of packages, which user functions need and Spark's workers
+                can't import by themselves. They are sent to the workers.
+            coordination: stores the record and elects the leader, such as the `LocalCoordination` of
+                ``trident_py.testing``; None: ZooKeeper, as ``config`` says.
+            standby: don't wait until an earlier leader ends. Return at once, and lead as soon as no other process does.
+                ``status`` shows whether this process leads.
 
         Raises:
-            TopologyError: it has no stream, Spark can't do one of its operations, or it has changed since its last
-                start in a way that would count rows twice, skip or mix them, which ``config.accept`` doesn't accept.
-            ConfigError: something is missing on this machine.
-            FencedError: it runs elsewhere.
-            TridentError: its record, a spout, state or sink can't be used as it is.
+            TopologyError: it has no stream, or Spark can't run one of its operations. Or it has changed since its last
+                start in a way that would count rows twice, skip or mix them, and ``config.accept`` doesn't accept the
+                change.
+            ConfigError: a requirement is missing on this machine.
+            FencedError: the topology runs in another process.
+            TridentError: its record, a spout, state or sink can't be used in its present condition.
         """
         with located(topology=self.name), logging_about(topology=self.name):
             if not self._graph.nodes:
@@ -275,7 +278,7 @@ class TridentTopology:
     def explain(self) -> str:
         """Return the plan as text.
 
-        Phases, Spark stages, states, and the delivery guarantee of every state with its reason.
+        It shows phases, Spark stages, states, and the delivery guarantee of every state with its reason.
         """
         return explain(self._graph)
 
@@ -290,7 +293,7 @@ def _started(
     coordination: Coordination | None,
     standby: bool,
 ) -> TridentQuery:
-    """Start what was declared, with everybody who is told of it."""
+    """Start the declared topology, with its listeners, history and page."""
     name, planned = graph.topology, plan(graph)
     program = cache(lambda: this_program(code, diagram(graph)))
     told = listening(name, [*listeners, *installed_listeners(name)])

@@ -1,4 +1,4 @@
-"""What operators wish of a topology, for whoever they tell it to: leaves the wish, and waits for what comes of it."""
+"""Operators' commands for a topology ("wishes"): stores a wish for its leader, and waits for the outcome."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LOOK_AGAIN_SECONDS = 0.2
 
 @frozen
 class WishAnswer:
-    """What was found out about a wish in the time that there was.
+    """The answer to a wish, within the time to wait.
 
     Attributes:
-        outcome: what came of it; None: it was not carried out yet.
+        outcome: the outcome of the wish; None: it was not carried out yet.
         description: the topology as last seen.
-        status: where it was then.
-        seconds: how long was waited at most.
+        status: its status at that time.
+        seconds: the longest time to wait.
     """
 
     wish: Wish
@@ -36,22 +36,22 @@ class WishAnswer:
 
     @property
     def standing(self) -> Standing:
-        """What stands now."""
+        """The wishes in effect now."""
         return self.status.standing
 
     @property
     def under_way(self) -> int:
-        """How many transactions were begun and are not committed."""
+        """The number of transactions in flight."""
         return len(self.status.transactions)
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether it is neither carried out nor waits to be."""
+        """Whether the wish was deleted: neither carried out nor waiting."""
         return self.outcome is None and self.wish not in self.description.wishes
 
     @property
     def is_final(self) -> bool:
-        """Whether waiting adds nothing."""
+        """Whether waiting longer can't change the answer."""
         drains = self.wish.action is Action.DRAIN and self.standing.hold is Hold.DRAINING
         done = self.outcome is not None and not drains
         return done or self.is_forgotten or self.description.leader is None
@@ -65,7 +65,7 @@ class WishAnswer:
         return waits if self.outcome is None else self.outcome.action is not None
 
     def facts(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the facts as JSON."""
         leader = self.description.leader
         return {
             "topology": self.description.identity.name,
@@ -80,7 +80,7 @@ class WishAnswer:
 
     @property
     def text(self) -> str:
-        """It in a sentence, for people."""
+        """The answer in a sentence, for people."""
         name, leader = self.description.identity.name, self.description.leader
         topology = f"topology {name!r}"
         if self.outcome is None:
@@ -112,11 +112,11 @@ class WishAnswer:
 
 
 def answer_to(wish: Wish, topology: str, coordination: Coordination, seconds: float) -> WishAnswer:
-    """Leave ``wish`` for whoever leads ``topology``, and wait for its outcome, up to so many seconds.
+    """Store ``wish`` for the leader of ``topology``, and wait for its outcome, up to this many seconds.
 
     Raises:
         ConfigError: there is no such topology, or no leader could carry out the wish.
-        CoordinationLost: the coordination is out of reach.
+        CoordinationLost: the coordination is unreachable.
     """
     wish.check()
     coordination.wish(topology, wish)
@@ -138,7 +138,7 @@ def _with(transactions: int, what: str) -> str:
 
 
 def limits(rate: Rate) -> str:
-    """Return what ``rate`` limits, as the end of a sentence; empty where it limits nothing."""
+    """Return the limits of ``rate``, as the end of a sentence; empty without limits."""
     said = []
     if rate.batches_per_second is not None:
         said.append(f"starts at most {_number(rate.batches_per_second)} new batches per second")
@@ -150,5 +150,5 @@ def limits(rate: Rate) -> str:
 
 
 def _number(value: float) -> str:
-    """Return ``value`` for people; earlier releases have stored whole numbers that no float can hold."""
+    """Format ``value`` for people; earlier releases have stored whole numbers that no float can hold."""
     return f"{value:g}" if value <= sys.float_info.max else f"over {sys.float_info.max:g}"

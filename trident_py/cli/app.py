@@ -1,6 +1,6 @@
-"""What is typed, which module does it, and what becomes of errors.
+"""The ``trident`` command: its parser, the module of each command, and the handling of errors.
 
-A command's module is loaded when it is asked for, so ``trident script`` loads neither Spark nor ZooKeeper.
+A command's module is loaded only when the command runs, so ``trident script`` loads neither Spark nor ZooKeeper.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ from trident_py.cli.usage import RunError, UsageError
 
 SUCCESS, FAILURE, USAGE = 0, 1, 2
 NUMBER_MAX = 2**63 - 1
-"""Of transactions; what databases count with."""
+"""The largest transaction number, which is the largest integer of the databases."""
 
 COMMANDS = {
     "run": "run a topology until it is interrupted",
     "demo": "count the words of Python's own standard library",
-    "status": "where topologies are, and who leads them",
-    "tx": "what became of the transactions of a topology",
-    "watch": "stay with a topology that runs elsewhere, and show its transactions",
+    "status": "show the state and the leader of one topology, or of all",
+    "tx": "list the last transactions of a topology, or show one",
+    "watch": "show the transactions of a running topology as they happen",
     "script": "play a protocol trace",
-    "doctor": "check whether everything that is needed is here",
+    "doctor": "check that all requirements are installed and work",
     "explain": "show the plan of a topology",
-    "compact": "copy what a FileSink has committed into few files",
-    "pause": "start no more batches of a topology until `trident resume`",
-    "resume": "lift what `trident pause`, `drain` and `rate` have wished of a topology",
-    "drain": "commit what a topology has begun, then pause it",
+    "compact": "copy the committed rows of a FileSink into few files",
+    "pause": "start no new batches of a topology until `trident resume`",
+    "resume": "end the effect of `trident pause`, `drain` and `rate` on a topology",
+    "drain": "commit the batches in flight of a topology, then pause it",
     "rate": "slow a topology down until `trident resume`",
-    "request": "ask a topology that runs elsewhere, as `TridentQuery.execute` does in its own process",
-    "ui": "show the page of a topology, by its history, whether it runs or not",
-    "reset": "forget a topology's position, so that it starts over",
+    "request": "send a request to a running topology, as `TridentQuery.execute` does in its own process",
+    "ui": "serve the page of a topology from its history, whether it runs or not",
+    "reset": "delete a topology's position, so that it starts from the beginning",
 }
-"""What each does; the module of its name does it, and `wish` what is wished of whoever leads."""
+"""The description of each command. The module of the same name runs it; `wish` runs the commands of operators."""
 
 WISHES = ("pause", "resume", "drain", "rate")
 ANSWER_SECONDS = 30.0
-"""Longer than it takes until a leader that was killed is replaced, with the settings as they are."""
+"""The default timeout: longer than the replacement of a killed leader takes with default settings."""
 
-TARGET_WORDS = "module:topology or file.py:topology; without :topology where there is one only"
+TARGET_WORDS = "module:topology or file.py:topology; leave out :topology if there is only one"
 STATUS_WORDS = (
-    "The epoch counts the leaderships of a topology; whoever has an older one can write no more. Last attempts are "
-    "those of transactions that were tried and are not committed: 5:2 is the third try of transaction 5, as tries "
-    "count from 0."
+    "The epoch counts the leaderships of a topology; a process with an older epoch can't write any more. Last attempts "
+    "are the attempts of transactions that were tried and are not committed. 5:2 is the third try of transaction 5, "
+    "because tries count from 0."
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out a command line; returns the exit code.
+    """Run a command line and return the exit code.
 
-    That is 0 for success, 1 for failure, 2 for a command that makes no sense; and 3 where ``trident run`` has ended by
-    something that another start doesn't mend.
+    The code is 0 for success, 1 for failure and 2 for a wrong command line. It is 3 if ``trident run`` ended by an
+    error that a restart doesn't fix.
 
     Args:
-        argv: the words after ``trident``; None: those of this process.
+        argv: the words after ``trident``; None: the arguments of this process.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     if not words:
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE
     try:
         arguments = _parser().parse_args(words)
-    except SystemExit as end:  # argparse has said why
+    except SystemExit as end:  # argparse has printed the reason
         return USAGE if end.code else SUCCESS
     logs.set_up(_log_format(arguments), debug=arguments.debug)
     try:
@@ -83,13 +83,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         logs.log.error("interrupted")
     except BrokenPipeError:
-        # Whoever read our output has had enough; the interpreter would complain once more when it flushes.
+        # The reader of our output has closed it; the interpreter would fail once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILURE
 
 
 def _meant(word: str) -> str | None:
-    """Return the command that somebody who typed ``word`` may have meant; None if it is one, or like none."""
+    """Return the command most like ``word``; None if ``word`` is a command, or like no command."""
     return None if word in COMMANDS else next(iter(get_close_matches(word, COMMANDS, 1)), None)
 
 
@@ -121,7 +121,7 @@ def _explain(error: TridentError, arguments: argparse.Namespace, prefix: str) ->
 
 
 def _explain_unknown(error: BaseException, arguments: argparse.Namespace) -> None:
-    """Explain an error that is none of ours: with where it was raised, which only its traceback says."""
+    """Print an unexpected error, with its traceback, which shows where it was raised."""
     if _log_format(arguments) == logs.JSON:
         logs.log.critical("%s", failure_text(error), exc_info=error)
     else:
@@ -131,7 +131,7 @@ def _explain_unknown(error: BaseException, arguments: argparse.Namespace) -> Non
 def _failure(error: TridentError, arguments: argparse.Namespace) -> int:
     if arguments.module != "run":
         return FAILURE
-    from trident_py.cli.halt import exit_code  # what it needs is loaded by then
+    from trident_py.cli.halt import exit_code  # its imports are loaded by then
 
     return exit_code(error)
 
@@ -149,7 +149,9 @@ def _parser() -> argparse.ArgumentParser:
     where = _where()
     report = _report()
     pending = argparse.ArgumentParser(add_help=False)
-    pending.add_argument("--max-spout-pending", type=int, metavar="N", help="transactions processed at once")
+    pending.add_argument(
+        "--max-spout-pending", type=int, metavar="N", help="the number of transactions processed at once"
+    )
 
     def add(name: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
         text = COMMANDS[name]
@@ -173,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_request_options(add("request", where, report))
     ui = add("ui", where, history)
     ui.add_argument(
-        "name", metavar="NAME", type=_text, nargs="?", help="of the topology; without it, the only one there is"
+        "name", metavar="NAME", type=_text, nargs="?", help="the topology; may be left out if there is only one"
     )
     _add_serve_options(ui, "127.0.0.1:8080")
     _add_reset_options(add("reset", where))
@@ -181,44 +183,46 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_status_options(status: argparse.ArgumentParser) -> None:
-    status.add_argument("name", metavar="NAME", type=_text, nargs="?", help="of one topology; without it, of all")
+    status.add_argument("name", metavar="NAME", type=_text, nargs="?", help="the topology; without it, all topologies")
     status.epilog = STATUS_WORDS
 
 
 def _add_reset_options(reset: argparse.ArgumentParser) -> None:
-    reset.add_argument("name", metavar="NAME", type=_text, help="of the topology")
-    reset.add_argument("--yes", action="store_true", help="don't ask")
+    reset.add_argument("name", metavar="NAME", type=_text, help="the topology")
+    reset.add_argument("--yes", action="store_true", help="don't ask for confirmation")
 
 
 def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
     wish.set_defaults(module="wish", action=name)
-    wish.add_argument("name", metavar="NAME", type=_text, help="of the topology")
+    wish.add_argument("name", metavar="NAME", type=_text, help="the topology")
     wish.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=_seconds,
         default=ANSWER_SECONDS,
-        help=f"for its leader to carry the wish out, which stands in any case ({ANSWER_SECONDS:g})",
+        help=f"how long to wait for the leader; the command takes effect even later ({ANSWER_SECONDS:g})",
     )
-    wish.add_argument("--reason", metavar="TEXT", default="", help="why, for whoever finds that it stands")
+    wish.add_argument("--reason", metavar="TEXT", default="", help="the reason, which `trident status` shows to others")
     if name == "rate":
-        wish.add_argument("--batches-per-second", metavar="X", type=float, help="new batches; replays don't wait")
-        wish.add_argument("--pending", metavar="N", type=int, help="transactions processed at once, or fewer")
         wish.add_argument(
-            "--max-batch", metavar="N", type=int, help="rows in a new batch, of spouts that can limit them"
+            "--batches-per-second", metavar="X", type=float, help="the limit of new batches; replays don't wait"
+        )
+        wish.add_argument("--pending", metavar="N", type=int, help="the limit of transactions processed at once")
+        wish.add_argument(
+            "--max-batch", metavar="N", type=int, help="the limit of rows in a new batch, for spouts that support it"
         )
 
 
 def _add_request_options(request: argparse.ArgumentParser) -> None:
-    request.add_argument("name", metavar="NAME", type=_text, help="of the topology, which runs with --serve")
-    request.add_argument("function", metavar="FUNCTION", type=_text, help="as new_drpc_stream declares it")
-    request.add_argument("args", metavar="ARGS", type=_text, nargs="?", default="", help="what it is asked")
+    request.add_argument("name", metavar="NAME", type=_text, help="the topology, which must run with --serve")
+    request.add_argument("function", metavar="FUNCTION", type=_text, help="the name that was given to new_drpc_stream")
+    request.add_argument("args", metavar="ARGS", type=_text, nargs="?", default="", help="the argument of the request")
     request.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=_seconds,
         default=ANSWER_SECONDS,
-        help=f"for an answer, also while leaders change ({ANSWER_SECONDS:g})",
+        help=f"how long to wait for an answer, including changes of the leader ({ANSWER_SECONDS:g})",
     )
 
 
@@ -227,57 +231,60 @@ def _add_serve_options(command: argparse.ArgumentParser, default: str | None = N
         "--serve",
         metavar="HOST:PORT",
         default=default,
-        help=f"where its page is, and requests are answered{f' ({default})' if default else ''}",
+        help=f"the address of its page and of requests{f' ({default})' if default else ''}",
     )
-    command.add_argument("--serve-cert", metavar="PEM", help="a certificate, for HTTPS: needed for other machines")
+    command.add_argument(
+        "--serve-cert", metavar="PEM", help="a certificate for HTTPS: required if other machines connect"
+    )
     command.add_argument("--serve-key", metavar="PEM", help="its private key")
 
 
 def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("target", metavar="TARGET", help=TARGET_WORDS)
-    run.add_argument("--once", action="store_true", help="end when everything there is now has been processed")
+    run.add_argument("--once", action="store_true", help="end when all data that exists now is processed")
     run.add_argument(
-        "--standby", action="store_true", help="wait until nobody else leads it, however long; then run it"
+        "--standby", action="store_true", help="wait, without limit, until no other process leads it; then run it"
     )
     spark = run.add_mutually_exclusive_group()
     spark.add_argument(
-        "--master", metavar="URL", help="of Spark, as spark://host:7077; without it what Spark goes by, or local[*]"
+        "--master",
+        metavar="URL",
+        help="the Spark master, as spark://host:7077; the default is Spark's own setting, or local[*]",
     )
-    spark.add_argument("--remote", metavar="URL", help="of a Spark Connect server, as sc://host:15002")
+    spark.add_argument("--remote", metavar="URL", help="the Spark Connect server, as sc://host:15002")
     run.add_argument(
-        "--driver-host", metavar="HOST", help="an address of this machine that the master's executors reach"
+        "--driver-host", metavar="HOST", help="an address of this machine that the executors of the master can reach"
     )
     run.add_argument(
         "--py-files",
         metavar="FILES",
         type=lambda files: tuple(map(Path, files.split(","))),
         default=(),
-        help="code that workers lack, beside the target's own: .py and .zip files and packages, with commas between",
+        help="more code for the workers than the target's: .py and .zip files and packages, separated by commas",
     )
     _add_serve_options(run)
     run.add_argument(
-        "--accept",
-        metavar="CHANGE",
-        action="append",
-        help="a change that is meant, as the refusal of a start prints it",
+        "--accept", metavar="CHANGE", action="append", help="an intended change, as a refused start prints it"
     )
     run.add_argument(
         "--on-halt",
         metavar="COMMAND|URL",
-        help="is told as JSON what has ended the topology, if it was an error: a command, or a URL for a POST",
+        help="receives JSON about the error that ended the topology: a command, or a URL for a POST",
     )
     run.add_argument(
         "--log-format",
         choices=(logs.TEXT, logs.JSON),
         default=logs.TEXT,
-        help="on standard error: text for people, or a JSON object a line, which says what it is about (text)",
+        help="the format of standard error: text, or a JSON object per line, with topology and transaction (text)",
     )
 
 
 def _add_demo_options(demo: argparse.ArgumentParser) -> None:
     demo.add_argument("--source", metavar="DIRECTORY", type=Path, help="count the words of these Python files instead")
     demo.add_argument(
-        "--kafka", action="store_true", help="orders from Kafka into a table and a topic instead, killed in the middle"
+        "--kafka",
+        action="store_true",
+        help="process orders from Kafka into a table and a topic instead, with crashes in between",
     )
 
 
@@ -288,21 +295,21 @@ def _report() -> argparse.ArgumentParser:
 
 
 def _add_tx_options(tx: argparse.ArgumentParser) -> None:
-    tx.add_argument("name", metavar="NAME", type=_text, help="of the topology")
-    tx.add_argument("action", choices=("list", "show"), help="the last transactions, or all that is known of one")
-    tx.add_argument("txid", metavar="TXID", type=_positive, nargs="?", help="the one to show")
+    tx.add_argument("name", metavar="NAME", type=_text, help="the topology")
+    tx.add_argument("action", choices=("list", "show"), help="list the last transactions, or show all facts of one")
+    tx.add_argument("txid", metavar="TXID", type=_positive, nargs="?", help="the transaction to show")
     _add_last_option(tx)
-    tx.add_argument("--failed", action="store_true", help="list those only of which an attempt has failed")
+    tx.add_argument("--failed", action="store_true", help="list only transactions with a failed attempt")
 
 
 def _add_watch_options(watch: argparse.ArgumentParser) -> None:
     watch.set_defaults(module="follow")
-    watch.add_argument("name", metavar="NAME", type=_text, help="of the topology")
+    watch.add_argument("name", metavar="NAME", type=_text, help="the topology")
     _add_last_option(watch)
 
 
 def _add_last_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--last", metavar="N", type=_positive, default=20, help="how many transactions (20)")
+    command.add_argument("--last", metavar="N", type=_positive, default=20, help="the number of transactions (20)")
 
 
 def _positive(text: str) -> int:
@@ -313,7 +320,7 @@ def _positive(text: str) -> int:
 
 
 def _text(text: str) -> str:
-    """Return ``text`` if it is Unicode; a shell may give any bytes."""
+    """Return ``text`` if it is Unicode; a shell may pass any bytes."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -333,36 +340,44 @@ def _history() -> argparse.ArgumentParser:
     history.add_argument(
         "--history",
         metavar="FILE",
-        help="where the history is: a file (history.db, in the --state-dir), or in TRIDENT_HISTORY, where nobody else "
-        "sees the password, postgresql://user:password@host/database",
+        help="the history: a file (history.db, in the --state-dir), or postgresql://user:password@host/database; set "
+        "the latter in TRIDENT_HISTORY, which hides the password from other users",
     )
     return history
 
 
 def _add_compact_options(compact: argparse.ArgumentParser) -> None:
-    compact.add_argument("path", metavar="PATH", help="what a FileSink writes to, which may go on meanwhile")
-    compact.add_argument("target", metavar="TARGET", help="a new directory, which appears when all of it is there")
-    compact.add_argument("--up-to", type=int, metavar="TXID", help="the last transaction; without it, the last of all")
+    compact.add_argument(
+        "path", metavar="PATH", help="the directory of a FileSink, which may continue to write meanwhile"
+    )
+    compact.add_argument("target", metavar="TARGET", help="a new directory, which appears when it is complete")
+    compact.add_argument(
+        "--up-to", type=int, metavar="TXID", help="the last transaction to copy; the default is the last committed one"
+    )
 
 
 def _where() -> argparse.ArgumentParser:
     where = argparse.ArgumentParser(add_help=False)
-    where.add_argument("--zookeeper", metavar="HOSTS", help="host:port,…/chroot; without it, the embedded one is used")
+    where.add_argument(
+        "--zookeeper", metavar="HOSTS", help="host:port,…/chroot; without it, the embedded server is used"
+    )
     where.add_argument(
         "--zookeeper-ca",
         metavar="PEM",
         type=Path,
-        help="who vouches for the servers; switches TLS on. The login, user:password, is in TRIDENT_ZOOKEEPER_AUTH",
+        help="the CA of the servers; turns TLS on. The login, user:password, is read from TRIDENT_ZOOKEEPER_AUTH",
     )
-    where.add_argument("--zookeeper-cert", metavar="PEM", type=Path, help="our own certificate, if they ask for one")
+    where.add_argument(
+        "--zookeeper-cert", metavar="PEM", type=Path, help="the client certificate, if the servers require one"
+    )
     where.add_argument(
         "--zookeeper-key",
         metavar="PEM",
         type=Path,
-        help="its private key; the password of an encrypted one is in TRIDENT_ZOOKEEPER_KEY_PASSWORD",
+        help="its private key; the password of an encrypted key is read from TRIDENT_ZOOKEEPER_KEY_PASSWORD",
     )
-    where.add_argument("--root", metavar="ZNODE", help="under which topologies are (/trident)")
+    where.add_argument("--root", metavar="ZNODE", help="the znode of all topologies (/trident)")
     where.add_argument(
-        "--state-dir", metavar="DIRECTORY", type=Path, help="where the embedded ZooKeeper has its data (.trident)"
+        "--state-dir", metavar="DIRECTORY", type=Path, help="the data directory of the embedded ZooKeeper (.trident)"
     )
     return where

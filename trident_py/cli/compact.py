@@ -1,4 +1,4 @@
-"""``trident compact PATH TARGET``: what a `FileSink` has committed, in few files."""
+"""``trident compact PATH TARGET``: copies the committed rows of a `FileSink` into few files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trident_py.spark.session import ensure_session_possible, topology_session
 
 
 def run(arguments: Namespace) -> int:
-    """Copy it, and say how much that is."""
+    """Copy the rows, and print how many."""
     path, target = local_path(arguments.path), local_path(arguments.target)
     taken = compactable(path, target, arguments.up_to)
     ensure_session_possible(None)

@@ -1,4 +1,4 @@
-"""Where the commands that ask about topologies find them."""
+"""The coordination of the commands that read stored topologies."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from trident_py.interfaces.config import TridentConfig
 
 
 def existing(config: TridentConfig) -> AbstractContextManager[Coordination]:
-    """Return the coordination that ``config`` names; an embedded server is not made for a question.
+    """Return the coordination that ``config`` names; an embedded server is not created just to read.
 
     Raises:
-        ConfigError: no servers are named, and no embedded one ever ran here.
+        ConfigError: no servers are named, and no embedded one ever ran in the ``state_dir``.
     """
     directory = config.embedded_dir
     if config.zookeeper is None and not directory.is_dir():

@@ -28,14 +28,14 @@ TABLE = "counts"
 TOP = 10
 BATCH_BYTES_MAX = 1 << 20
 OWN = "path NOT LIKE '%/site-packages/%'"
-"""Many Pythons keep below their standard library what is none of it."""
+"""Condition for files of the standard library: many Pythons keep installed packages below it."""
 
 WORD = re.compile(r"\w+")
 
 
 @frozen
 class Counted:
-    """What the table holds: how many words in all, how many different ones, and the most frequent."""
+    """The content of the table: the number of words, of different words, and the most frequent words."""
 
     words: int = 0
     different: int = 0
@@ -43,7 +43,7 @@ class Counted:
 
 
 def run(arguments: Namespace) -> int:
-    """Run the word count once over what is there, and print what came out; or the story of Kafka."""
+    """Run the word count once over all existing files, and print the result; with ``--kafka``, run that demo."""
     if arguments.kafka:
         from trident_py.cli import kafka_demo
 
@@ -101,7 +101,7 @@ def _counted_before(database: Path) -> Counted:
     try:
         return _counted(database)
     except sqlite3.Error:
-        return Counted()  # what is wrong with it, the state itself says when it is opened
+        return Counted()  # the state itself reports the problem when it is opened
 
 
 def _counted(database: Path) -> Counted:

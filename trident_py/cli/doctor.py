@@ -1,4 +1,4 @@
-"""``trident doctor``: whether everything that is needed is here, and the way out where it isn't."""
+"""``trident doctor``: checks all requirements, and prints a remedy for each that is missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trident_py.interfaces.config import TridentConfig
 
 ANSWER_SECONDS_MAX = 60.0
 FREE_BYTES_MIN = 128 * 2**20
-"""For the embedded ZooKeeper's log, of which it keeps several."""
+"""Free space for the log of the embedded ZooKeeper, which keeps several logs."""
 
 LIBRARIES = ("pyspark", "pandas", "pyarrow", "kazoo", "attrs", "tenacity", "rich")
 EXTRAS = {
@@ -37,18 +37,18 @@ EXTRAS = {
     "pymysql": "MySQLState",
     "redis": "RedisState",
 }
-"""Libraries that nobody needs who doesn't use what is named beside them."""
+"""Optional libraries, each with the feature that needs it."""
 
 
 @frozen
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: what it is.
-        ok: whether it will do.
-        found: what is there.
-        remedy: what to do about it; empty if nothing.
+        name: the name of the check.
+        ok: whether the requirement is met.
+        found: the version or setting that was found.
+        remedy: an instruction to fix the problem; empty without a problem.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Finding:
 
 
 def run(arguments: Namespace) -> int:
-    """Print a line for each finding; returns 1 if one is a problem."""
+    """Print a line for each finding; return 1 if one of them is a problem."""
     findings = []
     for finding in _findings(config_of(arguments)):
         findings.append(finding)
@@ -113,7 +113,7 @@ def _extra(name: str, user: str) -> Finding:
 
 
 def _requirement(name: str) -> str:
-    """Return what our own package asks of another: ``>=2.2,<3``."""
+    """Return the version range that our package requires of another: ``>=2.2,<3``."""
     for requirement in requires("trident-py") or []:
         match = re.match(rf"{name}\s*([<>=!~][^;\s]*)", requirement)
         if match and "extra ==" not in requirement:
@@ -137,7 +137,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _workers() -> Finding:
-    """Spark's Python workers need our Python version, and the libraries that Arrow functions use."""
+    """Check that Spark's Python workers have our Python version, and the libraries of Arrow functions."""
     python = os.environ.get("PYSPARK_PYTHON")
     if python is None:
         return Finding("python workers", True, "run this Python (PYSPARK_PYTHON is not set)")
@@ -154,7 +154,9 @@ def _state_dir(directory: Path) -> Finding:
     place = next(place for place in (directory.absolute(), *directory.absolute().parents) if place.exists())
     note = "" if place == directory.absolute() else " (not there yet)"
     try:
-        with tempfile.TemporaryDirectory(prefix=".trident-doctor-", dir=place):  # to be allowed to isn't to be able to
+        with tempfile.TemporaryDirectory(
+            prefix=".trident-doctor-", dir=place
+        ):  # permission alone doesn't prove that writing works
             free = shutil.disk_usage(place).free
     except OSError as error:
         remedy = f"make {place} a writable directory, or choose another with --state-dir"
@@ -164,7 +166,7 @@ def _state_dir(directory: Path) -> Finding:
 
 
 def _embedded_zookeeper() -> Finding:
-    """Start a server on data of its own: what matters is whether this machine can."""
+    """Start a server with temporary data, to check that this machine can."""
     begun = time.monotonic()
     try:
         with (
@@ -187,7 +189,7 @@ def _given_zookeeper(config: TridentConfig) -> Finding:
 
 
 def _answer(command: list[str]) -> str:
-    """Return what a command says, on whatever stream; empty if it can't be run."""
+    """Return the output of a command on both streams, or the error if it can't be run."""
     try:
         done = subprocess.run(  # noqa: S603  Java or Python, as this user's environment names them
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_SECONDS_MAX, check=False

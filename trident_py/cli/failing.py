@@ -1,4 +1,4 @@
-"""What is told of transactions that have failed and are not committed, or that wait for their source."""
+"""Texts about transactions that have failed and are not committed, or that wait for their source."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def failing(status: TopologyStatus, definition: Callable[[int], Mapping[str, Jso
     """Return the transactions that have failed and are not committed, or wait for their source, lowest first.
 
     Args:
-        status: of their topology.
-        definition: what a transaction was last defined as, by spout.
+        status: the status of their topology.
+        definition: returns a transaction's last definition, by spout.
     """
     sources = {each.txid: each for each in status.sources}
     entries = []
@@ -39,7 +39,7 @@ def failing(status: TopologyStatus, definition: Callable[[int], Mapping[str, Jso
 
 
 def headline(entry: dict[str, Any], *, is_led: bool, now: datetime) -> str:
-    """Say it in a few words: since when, or when last."""
+    """Summarise an entry in a few words: the start of the wait, or the last failure."""
     last = datetime.fromisoformat(entry["last"])
     if entry["waits_for"] is not None:
         since = datetime.fromisoformat(entry["since"])
@@ -48,7 +48,7 @@ def headline(entry: dict[str, Any], *, is_led: bool, now: datetime) -> str:
 
 
 def details(entry: dict[str, Any], *, is_led: bool, now: datetime) -> Iterator[str]:
-    """Give which transaction, why, how often, what its batch is, and what to do."""
+    """Yield the lines of an entry: transaction, reason, number of tries, definition of the batch, and remedy."""
     since, times = clock_text(datetime.fromisoformat(entry["since"]), now), _times(entry["tries"])
     txid, spout = entry["txid"], entry["waits_for"]
     what = (
@@ -63,12 +63,12 @@ def details(entry: dict[str, Any], *, is_led: bool, now: datetime) -> Iterator[s
 
 def _way_out(txid: int, spout: str | None, is_led: bool) -> str:
     if spout is not None and is_led:
-        return f"see to the source of {spout!r}; it is tried again, at least each half minute"
+        return f"check the source of {spout!r}; it is tried again, at least each half minute"
     if spout is not None:
         return f"start the topology again when the source of {spout!r} is there"
     if is_led:
-        return "it is tried again; what doesn't mend itself, mend in the code or the data"
-    return f"mend the code or the data and start the topology again: it goes on with transaction {txid}"
+        return "it is tried again; if it keeps failing, fix the code or the data"
+    return f"fix the code or the data and start the topology again: it continues with transaction {txid}"
 
 
 def _times(tries: int) -> str:
@@ -76,12 +76,12 @@ def _times(tries: int) -> str:
 
 
 def local_time(seconds: float) -> datetime:
-    """Return a moment, given in seconds since 1970, as the time here."""
+    """Return a moment, given in seconds since 1970, in the local time zone."""
     return datetime.fromtimestamp(round(seconds)).astimezone()
 
 
 def clock_text(moment: datetime, now: datetime) -> str:
-    """Show a local time to people: without the date where that is today's."""
+    """Format a local time for people; without the date if it is today."""
     is_today = moment.date() == now.astimezone(moment.tzinfo).date()
     return moment.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
 

@@ -1,4 +1,4 @@
-"""``trident watch NAME``: stays with a topology that runs elsewhere, and shows its transactions as they come."""
+"""``trident watch NAME``: follows a topology of another process, and shows its transactions as they come."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ ENDED = ("committed", "failed", "abandoned")
 
 
 def run(arguments: Namespace) -> int:
-    """Show them until Ctrl-C: a table on a terminal, else a line for each that ends; in JSON one for each change."""
+    """Show transactions until Ctrl-C.
+
+    On a terminal, this is a table; otherwise a line for each transaction that ends; in JSON, a line for each change.
+    """
     with closing(history_of(arguments.name, config_of(arguments))) as history:
         try:
             if arguments.json:
@@ -46,11 +49,11 @@ def run(arguments: Namespace) -> int:
 
 @define
 class Changes:
-    """Prints a line for each attempt that is new, or not what it was.
+    """Prints a line for each attempt that is new or has changed.
 
     Attributes:
-        line: what is printed of one.
-        concerns: whether one is printed.
+        line: formats an attempt.
+        concerns: whether an attempt is printed.
     """
 
     line: Callable[[AttemptHistory], str]
@@ -58,7 +61,7 @@ class Changes:
     _printed: dict[TransactionAttempt, AttemptHistory] = field(factory=dict, init=False)
 
     def take(self, found: Sequence[TransactionHistory]) -> int:
-        """Print what has changed; returns the transaction from which on more may come."""
+        """Print the changes; return the first transaction that may still change."""
         attempts = [attempt for each in found for attempt in each.attempts]
         for attempt in attempts:
             if self.concerns(attempt) and self._printed.get(attempt.entry.attempt) != attempt:
@@ -95,7 +98,7 @@ def _screen(history: TopologyHistory, transactions_max: int) -> RenderableType:
 
 
 def heading(leadership: LeadershipEntry, found: Sequence[TransactionHistory]) -> str:
-    """Say who leads, or led last, and when the history was written last."""
+    """Return a line about the current or last leader, and the time of the last change in the history."""
     now, program = datetime.now(UTC), leadership.program
     leads = "leads" if leadership.ended is None else "led"
     said = f"{leadership.life.name}: epoch {leadership.epoch}, pid {program.pid} on {program.host}, {leads} since "

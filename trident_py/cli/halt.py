@@ -1,4 +1,4 @@
-"""What happens when ``trident run`` ends by an error: the exit code, and who is told."""
+"""The end of ``trident run`` by an error: the exit code, and the notification of ``--on-halt``."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from trident_py.errors import SinkError
 log = logging.getLogger(__name__)
 
 FAILED, HALTED = 1, 3
-"""Exit codes: of what another start may mend, and of what needs somebody first."""
+"""Exit codes: the first if a restart may succeed, the second if an operator must act first."""
 
 NEEDS_SOMEBODY = (PoisonBatchError, SpoutError, StateError, SinkError, MetadataError)
 CALL_SECONDS = 30.0
-"""For whoever is told; then it is given up."""
+"""Seconds for the notified command or URL; after that, the call is abandoned."""
 
 END_SECONDS = 1.0
-"""For a command that is killed."""
+"""Seconds until a killed command must have ended."""
 
 
 def exit_code(error: BaseException) -> int:
-    """Return what the process ends with."""
+    """Return the exit code of the process."""
     return HALTED if isinstance(error, NEEDS_SOMEBODY) else FAILED
 
 
@@ -55,19 +55,19 @@ def check(target: str | None) -> None:
 
 
 def tell(target: str, topology: str | None, error: BaseException) -> None:
-    """Tell ``target`` what has ended the topology; whatever comes of it is logged, and changes nothing."""
+    """Notify ``target`` of the error that ended the topology; a failure to do so is only logged."""
     facts = facts_of(topology, error)
     try:
         if target.startswith(("http://", "https://")):
             _post(target, facts)
         else:
             _run(target, facts)
-    except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - what ended the topology is what counts
-        log.error("topology %s: --on-halt was not told: %s", topology, error_text(problem))
+    except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - the error that ended the topology matters more
+        log.error("topology %s: --on-halt could not be notified: %s", topology, error_text(problem))
 
 
 def facts_of(topology: str | None, error: BaseException) -> dict[str, Any]:
-    """Return what is told, as JSON."""
+    """Return the facts of the notification, as JSON."""
     ours = error if isinstance(error, TridentError) else TridentError()
     return {
         "topology": topology or ours.topology,
@@ -85,7 +85,7 @@ def facts_of(topology: str | None, error: BaseException) -> dict[str, Any]:
 
 
 def _post(url: str, facts: dict[str, Any]) -> None:
-    """Send it, on a thread of its own: a server may answer a byte now and then, for ever."""
+    """Send the facts on a separate thread, because a server may answer a byte now and then, for ever."""
     request = Request(url, json.dumps(facts).encode(), {"Content-Type": "application/json"})  # noqa: S310 - checked
     done: Future[None] = Future()
 
@@ -93,7 +93,7 @@ def _post(url: str, facts: dict[str, Any]) -> None:
         try:
             with urlopen(request, timeout=CALL_SECONDS):  # noqa: S310
                 done.set_result(None)
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised by the waiting thread
             if isinstance(error, HTTPError):
                 error.close()
             done.set_exception(error)
@@ -106,9 +106,9 @@ def _post(url: str, facts: dict[str, Any]) -> None:
 
 
 def _run(command: str, facts: dict[str, Any]) -> None:
-    """Run it with what is known on standard input, and in the environment; what it prints goes where ours does."""
+    """Run the command with the facts on standard input and in the environment; its output goes to ours."""
     told = {f"TRIDENT_{name.upper()}": "" if each is None else safe_text(str(each)) for name, each in facts.items()}
-    with tempfile.TemporaryFile() as given:  # other than a pipe, it takes all of it whether it is read or not
+    with tempfile.TemporaryFile() as given:  # unlike a pipe, a file takes all facts even if they are not read
         given.write(json.dumps(facts).encode())
         given.seek(0)
         words, env = shlex.split(command), {**os.environ, **told}
@@ -116,7 +116,7 @@ def _run(command: str, facts: dict[str, Any]) -> None:
     try:
         code = process.wait(CALL_SECONDS)
     except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)  # with what it has started
+        os.killpg(process.pid, signal.SIGKILL)  # together with its child processes
         process.wait(END_SECONDS)
         raise
     if code:

@@ -1,4 +1,4 @@
-"""Keeps out of standard error what Spark's JVM logs, and what it writes there at its start and no setting turns off."""
+"""Keeps log lines of Spark's JVM out of standard error, also the ones at its start that no setting turns off."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from functools import partial
 from pathlib import Path
 
 NOISE = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
-"""Of Spark's own start script, which has the JVM load that module."""
+"""A warning of Spark's own start script, which makes the JVM load that module."""
 
 STANDARD_ERROR = 2
 READ_BYTES = 64 * 1024
 LAST_WORDS_SECONDS = 1.0
 
 log = logging.getLogger("stderr")
-"""What isn't ours, as of Spark's JVM and Python workers."""
+"""The logger for output of Spark's JVM and Python workers."""
 
 
 @contextmanager
 def quiet_spark() -> Iterator[None]:
-    """Have the JVM that is started inside log nothing but what is fatal: our errors tell the rest, once."""
+    """Limit the logs of a JVM started inside to fatal errors; our own errors report everything else, once."""
     quiet = shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}")
     # Not as an option of the driver: those of spark-defaults.conf would be lost.
     if quiet not in (given := os.environ.get("SPARK_SUBMIT_OPTS", "")):
@@ -34,18 +34,18 @@ def quiet_spark() -> Iterator[None]:
 
 
 def filtered() -> AbstractContextManager[None]:
-    """Have standard error, of processes that are started inside for as long as they live, pass without `NOISE`."""
+    """Filter `NOISE` out of the standard error of processes started inside, for as long as they live."""
     return _received(partial(_pass_on, os.dup(STANDARD_ERROR)))
 
 
 def logged() -> AbstractContextManager[None]:
-    """Have standard error, of processes that are started inside for as long as they live, be logged line by line."""
+    """Log the standard error of processes started inside, line by line, for as long as they live."""
     return _received(_log_lines)
 
 
 @contextmanager
 def _received(receive: Callable[[int], None]) -> Iterator[None]:
-    """Have ``receive``, on a thread, read what comes to standard error."""
+    """Run ``receive`` on a thread; it reads all output to standard error."""
     reading, writing = os.pipe()
     before = os.dup(STANDARD_ERROR)
     receiving = threading.Thread(target=receive, args=(reading,), name="trident-stderr", daemon=True)
@@ -81,7 +81,7 @@ def _pass_on(to: int, reading: int) -> None:
 
 
 def _beginning_of_noise(text: bytes) -> bytes:
-    """Return the end of ``text`` that may be the noise's beginning; what comes next tells."""
+    """Return the end of ``text`` that may be the beginning of the noise; the next bytes decide."""
     lengths = range(min(len(text), len(NOISE) - 1), 0, -1)
     return next((NOISE[:length] for length in lengths if text.endswith(NOISE[:length])), b"")
 

@@ -1,4 +1,4 @@
-"""A Kafka broker of one's own, for a demo or tests: its jars come by the Ivy that PySpark ships, once for a user."""
+"""A local Kafka broker, for a demo or tests; the Ivy that PySpark ships fetches its jars, once for each user."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _ALONE = {
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
 }
-"""What a broker without others needs."""
+"""Settings of a broker without other brokers."""
 
 
 def kafka_jars() -> Path:
-    """Return the directory of Kafka's jars, fetched where it is not there yet: 43 MB, a minute.
+    """Return the directory of Kafka's jars; if it is missing, fetch them: 43 MB, a minute.
 
     Raises:
         ConfigError: they can't be fetched.
@@ -49,7 +49,7 @@ def kafka_jars() -> Path:
 
 
 def jars_of(module: str, version: str) -> Path:
-    """Return the directory of a module of Kafka's and all that it needs, fetched where it is not there yet.
+    """Return the directory of a Kafka module with all its dependencies; if it is missing, fetch them.
 
     Raises:
         ConfigError: it can't be fetched.
@@ -70,13 +70,13 @@ def jars_of(module: str, version: str) -> Path:
         )
     try:
         fresh.rename(there)
-    except OSError:  # somebody else was first
+    except OSError:  # another process was first
         shutil.rmtree(fresh)
     return there
 
 
 def kafka_command(*arguments: str) -> list[str]:
-    """Return the command that runs a class of Kafka's."""
+    """Return the command that runs a class of Kafka."""
     return [find_java(), "-Xmx512m", "-cp", f"{kafka_jars()}/*", *arguments]
 
 
@@ -103,15 +103,15 @@ def broker_command(directory: Path) -> list[str]:
 
 @contextmanager
 def running_broker(directory: Path) -> Iterator[str]:
-    """Run a broker in an empty directory, and give its address; it ends with this process, however that ends.
+    """Run a broker in an empty directory, and yield its address; it ends with this process, even after SIGKILL.
 
     Raises:
-        ConfigError: its jars can't be had, or it doesn't start.
+        ConfigError: its jars can't be fetched, or it doesn't start.
     """
     port = prepare_broker(directory)
     with ExitStack() as held:
         users, data = (held.enter_context((directory / name).open("w")) for name in ("users", "lock"))
-        fcntl.flock(users, fcntl.LOCK_SH)  # the supervisor stops the broker when nobody has it any more
+        fcntl.flock(users, fcntl.LOCK_SH)  # the supervisor stops the broker when no process holds this lock any more
         command = [sys.executable, "-I", "-S", supervisor.__file__, str(data.fileno()), str(directory)]
         log = held.enter_context((directory / "kafka.log").open("ab"))
         server = subprocess.Popen(  # noqa: S603 - all of it is ours

@@ -1,4 +1,4 @@
-"""``trident demo --kafka``: orders go from Kafka into a table and another topic, under SIGKILL, each exactly once."""
+"""``trident demo --kafka``: moves orders from Kafka into a table and another topic, under SIGKILL, exactly once."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ BATCH = 1_000
 SHOPS = 20
 LARGE_CENTS = 8_000
 KILLED_AFTER = (4, 10, 16)
-"""The transactions behind which the process is killed; the next ones are under way then."""
+"""The transactions after which the process is killed, while the next ones are in flight."""
 
 
 @frozen
 class Order:
-    """What somebody bought."""
+    """A purchase."""
 
     id: int
     shop: str
@@ -49,16 +49,16 @@ class Order:
 
     @property
     def is_large(self) -> bool:
-        """Whether it goes to the other topic, too."""
+        """Whether it goes to the other topic too."""
         return self.cents >= LARGE_CENTS
 
 
 def run(arguments: Namespace) -> int:
-    """Send orders, run the topology and kill it, and compare what came out with what was sent; 1 if it differs."""
+    """Send orders, run the topology and kill it, and compare the output with the input; return 1 if they differ."""
     for option in ("zookeeper", "source", "state_dir", "root", "max_spout_pending"):
         if getattr(arguments, option) is not None:
             raise UsageError(
-                f"demo --kafka starts all it needs in a directory of its own; it takes no --{option.replace('_', '-')}"
+                f"demo --kafka runs everything in its own directory; it doesn't accept --{option.replace('_', '-')}"
             )
     _say("starting a Kafka broker; the first time its jars are fetched, 43 MB")
     with TemporaryDirectory(prefix="trident-kafka-demo-", ignore_cleanup_errors=True) as name:
@@ -89,15 +89,15 @@ def topology(servers: str, directory: Path) -> TridentTopology:
 
 
 class Committed(TridentListener):
-    """Prints the txid of each transaction that has committed, for whoever started this process."""
+    """Prints the txid of each committed transaction, for the parent process."""
 
     def on_committed(self, event: CommittedEvent) -> None:
-        """Print it."""
+        """Print the txid."""
         print(event.attempt.txid, flush=True)
 
 
 def work(servers: str, directory: Path) -> None:
-    """Run the topology until all orders are through; the process that is killed does this."""
+    """Run the topology until all orders are processed; the process that is killed runs this."""
     config = TridentConfig(state_dir=directory)
     with topology(servers, directory).start(config, listeners=[Committed()]) as query:
         query.process_all_available()
@@ -124,7 +124,7 @@ def _send(servers: str, orders: list[Order]) -> None:
 
 
 def _run_and_kill(servers: str, directory: Path) -> None:
-    """Run the topology in a process of its own; SIGKILL it behind some transactions, and run it again."""
+    """Run the topology in a separate process; SIGKILL it after some transactions, and run it again."""
     command = [sys.executable, "-m", "trident_py.cli.kafka_demo", servers, str(directory)]
     for kill_at in (*KILLED_AFTER, None):
         with (
@@ -142,7 +142,7 @@ def _run_and_kill(servers: str, directory: Path) -> None:
 
 @frozen
 class Outcome:
-    """What came out, and whether it is what was sent."""
+    """The output, and whether it matches the input."""
 
     turnover: dict[str, int]
     committed: Counter[int]
@@ -162,7 +162,7 @@ def _outcome(servers: str, directory: Path, orders: list[Order]) -> Outcome:
 
 
 def _ids(servers: str, isolation: str) -> Iterator[int]:
-    """Give the ids of the large orders that a consumer sees."""
+    """Yield the ids of the large orders that a consumer reads."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(

@@ -1,4 +1,4 @@
-"""What a command logs on standard error: lines for people, or JSON for programs."""
+"""The log of a command on standard error: lines for people, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from trident_py.cli.terminal import traceback_text
 
 TEXT, JSON = "text", "json"
 MESSAGE_BYTES_MAX = 64 * 1024
-"""Of a line in the log; what users' code logs is in it, too."""
+"""The largest message of a line in the log, including messages that users' code logs."""
 
 log = logging.getLogger(__name__)
 
 
 def set_up(log_format: str, *, debug: bool) -> None:
-    """Log on standard error from now on; with ``debug`` what happens, else what goes wrong."""
+    """Log on standard error from now on: warnings and errors, or with ``debug`` everything."""
     if log_format == JSON:
         handler = _json_handler()
     else:
@@ -35,24 +35,24 @@ def set_up(log_format: str, *, debug: bool) -> None:
     if not debug:
         handler.addFilter(_is_not_of_py4j)
     logging.basicConfig(level=logging.INFO if debug else logging.WARNING, handlers=[handler])
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its sockets
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs each of its sockets
     if not debug:
-        # What ends a topology is told once: as the error of the command.
+        # The error that ends a topology is printed once: as the error of the command.
         for source in ("coordinators.driver.loop", "kazoo"):
             logging.getLogger(source).setLevel(logging.CRITICAL)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Tell whether something else has logged it: Py4J logs a traceback for each call that Ctrl-C interrupts."""
+    """Return False for records of Py4J, which logs a traceback for each call that Ctrl-C interrupts."""
     return "py4j" not in Path(record.pathname).parts
 
 
 def _json_handler() -> logging.Handler:
-    """Have all that comes to standard error from this process and its children be JSON."""
+    """Turn all standard error of this process and its children into JSON, and return the handler."""
     log.setLevel(logging.INFO)
     logging.captureWarnings(True)
     sys.excepthook = _log_uncaught
-    # Of its own: what Spark's JVM writes while it starts is caught where standard error usually is.
+    # A separate descriptor: while Spark's JVM starts, the usual one is redirected to catch its output.
     handler = logging.StreamHandler(os.fdopen(os.dup(sys.__stderr__.fileno()), "w"))  # type: ignore[union-attr]
     handler.setFormatter(JsonFormatter())
     return handler
@@ -63,7 +63,7 @@ def _log_uncaught(_: type[BaseException], error: BaseException, __: TracebackTyp
 
 
 class _StandardError(logging.Handler):
-    """Logs to what standard error is at that moment, which a live display redirects above itself."""
+    """Logs to the current ``sys.stderr``, which a live display redirects above itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -73,7 +73,7 @@ class _StandardError(logging.Handler):
 
 
 def _message(record: logging.LogRecord) -> str:
-    """Return the message of ``record``, also where what it is about can't be shown."""
+    """Return the message of ``record``, even if its arguments can't be formatted."""
     try:
         return record.getMessage()
     except Exception as error:  # noqa: BLE001 - what is logged may be of any class
@@ -81,10 +81,10 @@ def _message(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Makes one line of each message, and of each line of a traceback."""
+    """Formats each message, and each line of a traceback, as one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return it, with a traceback where there is one."""
+        """Return the line, with the traceback, if any."""
         shown = copy(record)
         shown.msg, shown.args, shown.exc_text = safe_text(_message(record), MESSAGE_BYTES_MAX), None, None
         return super().format(shown)
@@ -95,10 +95,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Makes one JSON object of each line, with what it is about: topology, epoch, txid, attempt."""
+    """Formats each record as one JSON object, with its topology, epoch, txid and attempt."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return it, with a traceback where there is one."""
+        """Return the JSON, with the traceback, if any."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -112,7 +112,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogStream(io.TextIOBase):
-    """A text file whose lines are logged."""
+    """A text file that logs each line written to it."""
 
     def write(self, text: str) -> int:
         """Log each line that isn't empty."""

@@ -1,4 +1,4 @@
-"""What a line about a running topology says, in which order, and how it fits into a narrow terminal."""
+"""The progress line of a running topology: its parts, their order, and how it fits into a narrow terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trident_py.query import counted
 
 RATE_SECONDS = 10.0
 FOLD_COLUMNS = 60
-"""A terminal that is narrower has a line for each part."""
+"""A terminal with fewer columns gets a line for each part."""
 
 
 @define
@@ -25,20 +25,20 @@ class RecentRate:
     _samples: deque[tuple[float, int]] = field(factory=deque)
 
     def note(self, now: float, rows: int) -> None:
-        """So many rows were committed until ``now``, in monotonic seconds."""
+        """Record that ``rows`` more rows were committed by ``now``, in monotonic seconds."""
         self._samples.append((now, rows))
         while len(self._samples) > 2 and self._samples[1][0] <= now - RATE_SECONDS:
             self._samples.popleft()
 
     @property
     def per_second(self) -> float:
-        """0 where nothing was committed in that time."""
+        """The rate; 0 if nothing was committed in that time."""
         (begin, before), (end, rows) = (self._samples[0], self._samples[-1]) if self._samples else ((0.0, 0),) * 2
         return (rows - before) / (end - begin) if end > begin else 0.0
 
 
 def parts(name: str, status: TopologyStatus, done: Mapping[str, Any], rate: float) -> list[str]:
-    """Return what to say, the most important first: who, what is going on or wrong, how far; numbers last."""
+    """Return the parts of the line, the most important first: name, activity or problem, progress, numbers."""
     in_flight = " ".join(tried(each.attempt) for each in status.transactions)
     return [
         name,
@@ -52,11 +52,11 @@ def parts(name: str, status: TopologyStatus, done: Mapping[str, Any], rate: floa
 
 
 def fitted(said: Sequence[str], columns: int) -> str:
-    """Return the parts in one line, or in a line each where there are few columns."""
+    """Join the parts in one line, or with a line for each if there are few columns."""
     return ("\n" if columns < FOLD_COLUMNS else "  ").join(map(safe_text, said))
 
 
 def tried(attempt: TransactionAttempt) -> str:
-    """Make an attempt for people: ``16``, and ``16 (try 3)`` where it is not the first."""
+    """Format an attempt for people: ``16``, or ``16 (try 3)`` if it is not the first."""
     txid, tries = attempt.txid, attempt.attempt_id + 1
     return f"{txid}" if tries == 1 else f"{txid} (try {tries})"

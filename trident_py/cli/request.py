@@ -1,6 +1,6 @@
-"""``trident request NAME FUNCTION ARGS``: ask whoever leads a topology, wherever that is.
+"""``trident request NAME FUNCTION ARGS``: sends a request to the leader of a topology, on any machine.
 
-The token is not sent: the request is signed by it, and so is the answer (`trident_py.web.signatures`).
+The token is not sent: it signs the request and the answer (`trident_py.web.signatures`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trident_py.web.token import token_at
 LOOK_AGAIN_SECONDS = 0.5
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 FINAL = (400, 404, 413, 414, 500)
-"""What is answered so, and signed, will be answered so again."""
+"""Statuses of signed answers that would be the same after a retry."""
 
 UNAUTHORIZED = 401
 NONCE = re.compile(r"[\w.]{1,200}", re.ASCII)
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 def run(arguments: Namespace) -> int:
-    """Print the rows of the answer, a line of JSON each; with ``--json`` also which transaction they are about."""
+    """Print the rows of the answer, one JSON value a line; with ``--json`` also the transaction that they reflect."""
     if arguments.timeout <= 0:
         raise UsageError(f"--timeout is above 0, not {arguments.timeout:g}")
     config = config_of(arguments)
@@ -61,7 +61,7 @@ def run(arguments: Namespace) -> int:
 
 @frozen
 class Reply:
-    """What came back over HTTP."""
+    """An HTTP response."""
 
     status: int
     headers: Message
@@ -77,24 +77,24 @@ class Reply:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """Its rows, and what they are about."""
+        """Its rows, with the epoch and transaction that they reflect."""
         epoch, txid = self.headers["Trident-Epoch"], self.headers["Trident-Txid"]
         return {"rows": json.loads(self.body), "epoch": int(epoch), "txid": None if txid is None else int(txid)}
 
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
-        """Follow none: the leader is where the record says."""
+        """Follow no redirect: the record holds the leader's address."""
 
 
 _opener = build_opener(_NoRedirects)
 
 
 def _answer(coordination: Coordination, arguments: Namespace, signer: Signer) -> dict[str, Any]:
-    """Ask until the leader answers; a leader that ends meanwhile is replaced by the next.
+    """Send the request until the leader answers; if a leader ends meanwhile, ask the next one.
 
     Raises:
-        RequestError: there was no answer in time, or the answer is that there is none.
+        RequestError: there was no answer in time, or the answer is an error.
     """
     name, until = arguments.name, time.monotonic() + arguments.timeout
     while True:
@@ -112,10 +112,10 @@ def _answer(coordination: Coordination, arguments: Namespace, signer: Signer) ->
 def _reply(
     description: TopologyDescription, arguments: Namespace, signer: Signer, until: float
 ) -> tuple[Reply | None, str]:
-    """Return what the leader has answered and signed, None if nothing; and in words why there are no rows.
+    """Return the leader's signed answer, or None; and the reason if it has no rows.
 
     Raises:
-        RequestError: it doesn't know our token.
+        RequestError: the leader doesn't accept our token.
     """
     name, leader = arguments.name, description.leader
     if leader is None:
@@ -151,7 +151,7 @@ def _nonce(address: str, until: float) -> str:
 def _ask(
     address: str, arguments: Namespace, signer: Signer, epoch: int, nonce: str, until: float
 ) -> tuple[Reply, bool]:
-    """Return what is answered at ``address``, and whether the answer is signed by the token."""
+    """Return the answer of ``address``, and whether it is signed by the token."""
     path, body = f"/drpc/{quote(arguments.function, safe='')}", arguments.args.encode()
     header = SignedHeader(epoch, nonce, signer.sign_request("POST", path, body, epoch, nonce))
     headers = {"Authorization": str(header), "Content-Type": "text/plain; charset=utf-8"}
@@ -162,10 +162,10 @@ def _ask(
 
 
 def _fetch(request: Request, until: float) -> Reply:
-    """Return what is answered until this monotonic moment.
+    """Return the response, if it is complete by this monotonic moment.
 
     Raises:
-        OSError: nothing, or not all of it.
+        OSError: no response, or an incomplete one.
         ValueError: it is larger than an answer may be.
     """
     try:
@@ -185,10 +185,10 @@ def _fetch(request: Request, until: float) -> Reply:
 
 @cache
 def _check_address(address: str) -> None:
-    """Warn, once, where others can read what is asked.
+    """Warn, once, if others can read the request on the network.
 
     Raises:
-        ValueError: it is no address of a server.
+        ValueError: it is not the address of a server.
     """
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:

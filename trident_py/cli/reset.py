@@ -1,4 +1,4 @@
-"""``trident reset NAME``: forget a topology's position, after saying what that means."""
+"""``trident reset NAME``: deletes a topology's position, after explaining the consequences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ count twice."""
 
 
 def run(arguments: Namespace) -> int:
-    """Begin a new incarnation of a topology; returns 1 if the answer was no."""
+    """Begin a new incarnation of a topology; return 1 if the user didn't confirm."""
     config = config_of(arguments)
     with existing(config) as coordination:
         print(safe_lines(_what_goes(arguments.name, coordination)))

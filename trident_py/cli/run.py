@@ -21,7 +21,7 @@ from trident_py.spark.session import ensure_session_possible, session_on
 
 
 def run(arguments: Namespace) -> int:
-    """Run it; the first Ctrl-C or SIGTERM lets what is being processed commit, the second stops at once."""
+    """Run the topology; the first Ctrl-C or SIGTERM commits the batches in flight, the second stops at once."""
     config = config_of(arguments)
     halt.check(arguments.on_halt)
     target: Target | None = None
@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> int:
 def _run(
     target: Target, config: TridentConfig, cluster: SparkCluster | None, arguments: Namespace
 ) -> tuple[dict[str, Any], bool]:
-    """Run it until it ends; returns what it did, and whether it came to its end."""
+    """Run the topology until it ends; return its summary, and whether it reached its end."""
     code = (target.code, *arguments.py_files)
     with ExitStack() as resources:
 
@@ -66,7 +66,7 @@ def _run(
 
 
 def _show_page(url: str, log_format: str) -> None:
-    """Say where the page is; a log for programs goes elsewhere, so it has no token."""
+    """Print the URL of the page; in a JSON log, which goes elsewhere, without the token."""
     if url and log_format == logs.JSON:
         logs.log.info("page: %s", url.partition("?")[0])
     elif url:
@@ -74,7 +74,7 @@ def _show_page(url: str, log_format: str) -> None:
 
 
 def _cluster_of(arguments: Namespace) -> SparkCluster | None:
-    """Return where Spark is, as it was typed, if it answers there; None: as Spark finds it, or the file's session."""
+    """Return the Spark cluster of the options, if it answers; None: Spark's own setting, or the file's session."""
     missing = [str(file) for file in arguments.py_files if not file.exists()]
     if missing:
         raise UsageError(f"--py-files: there is no {', '.join(missing)}")

@@ -12,14 +12,14 @@ from trident_py.cli.usage import UsageError
 
 
 def run(arguments: Namespace) -> int:
-    """Print one line for each thing that the script makes the coordinator emit."""
+    """Print one line for each effect of the script on the coordinator."""
     try:
         lines = run_script(_read(arguments.file))
     except ScriptError as error:
         raise UsageError(str(error), stands_alone=True) from error
     log = logging.getLogger("coordinators")
     level = log.level
-    log.setLevel(logging.ERROR)  # a failure is a step here
+    log.setLevel(logging.ERROR)  # in a script, a failure is only a step
     try:
         for line in lines:
             print(line)

@@ -1,4 +1,4 @@
-"""``trident status``: where topologies are, and who leads them, as it is stored."""
+"""``trident status``: shows the stored state and the leader of topologies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from trident_py.wishing import limits
 
 
 def run(arguments: Namespace) -> int:
-    """Show one topology, or all; returns 1 if the record of one can't be read."""
+    """Show one topology, or all; return 1 if the record of one can't be read."""
     config = config_of(arguments)
     with existing(config) as coordination:
         if arguments.name is not None:
@@ -52,29 +52,29 @@ def run(arguments: Namespace) -> int:
 
 @frozen
 class Unreadable:
-    """A topology whose record can't be read, and why."""
+    """A topology with an unreadable record, and the reason."""
 
     name: str
     error: str
     failures: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the facts as JSON."""
         return {"name": self.name, "error": self.error}
 
     def row(self) -> dict[str, str]:
-        """Return its line in the table of all topologies, by the head of each column."""
+        """Return its row in the table of all topologies, by column title."""
         return {"state": "unreadable", "leader": "", "epoch": "", "committed": "", "last attempts": self.error}
 
 
 @frozen
 class Readable:
-    """A topology, as programs and people are told of it.
+    """A topology, formatted for programs and people.
 
     Attributes:
-        description: what is stored.
-        waits_for: what its leader waits for, where nothing has happened lately, a sentence each.
-        status: where the topology is by that.
+        description: its stored record.
+        waits_for: the reasons of a stall, a sentence each; empty if the topology makes progress.
+        status: the status of the topology by that record.
     """
 
     description: TopologyDescription
@@ -87,7 +87,7 @@ class Readable:
 
     @property
     def name(self) -> str:
-        """The topology's."""
+        """The name of the topology."""
         return self.status.topology
 
     @property
@@ -111,7 +111,7 @@ class Readable:
         return [str(each.attempt) for each in self.status.transactions]
 
     def facts(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the facts as JSON."""
         status, leader = self.status, self.description.leader
         return {
             "name": self.name,
@@ -136,7 +136,7 @@ class Readable:
     # --- for people ---------------------------------------------------------------------------------------------------
 
     def row(self) -> dict[str, str]:
-        """Return its line in the table of all topologies, by the head of each column."""
+        """Return its row in the table of all topologies, by column title."""
         return {
             "state": self.state,
             "leader": self._leader if self.status.is_active else "",
@@ -146,7 +146,7 @@ class Readable:
         }
 
     def text(self) -> str:
-        """Return all of it, a line for each fact."""
+        """Return all facts, a line for each."""
         status, record, identity = self.status, self._record, self.description.identity
         committed = counted(record.current_txid - 1, "transaction")
         states = (f"{name} (since transaction {txid})" for name, txid in record.states.items())
@@ -169,7 +169,7 @@ class Readable:
 
     @property
     def state(self) -> str:
-        """What it does, or what is wrong, in a few words."""
+        """Its activity or problem, in a few words."""
         if failures := self._failing:
             return headline(failures[0], is_led=self.status.is_active, now=datetime.now(UTC))
         if not self.status.is_active:
@@ -180,7 +180,7 @@ class Readable:
 
     @property
     def held(self) -> str:
-        """What stands and what waits by the wishes of operators; empty if nothing does."""
+        """The operator's commands in effect, and those that wait for the leader; may be empty."""
         stands = self.status.standing
         hold = "" if stands.hold is Hold.NOTHING else str(stands.hold)
         said = " and ".join(text for text in (hold, limits(stands.rate)) if text)
@@ -191,7 +191,7 @@ class Readable:
 
     @property
     def failures(self) -> str:
-        """What has failed or waits for its source, and what to do; empty if nothing does."""
+        """The transactions that failed or wait for their source, with remedies; may be empty."""
         now, is_led = datetime.now(UTC), self.status.is_active
         told = (line for each in self._failing for line in details(each, is_led=is_led, now=now))
         return "\n".join(map(safe_text, told))
@@ -203,7 +203,7 @@ class Readable:
 
 
 def standstill_of(description: TopologyDescription, config: TridentConfig) -> tuple[str, ...]:
-    """Return what the leader waits for by the topology's history, a sentence each; or why that isn't known."""
+    """Return the reasons of a stall by the topology's history, a sentence each; or why they aren't known."""
     if description.leader is None:
         return ()
     try:

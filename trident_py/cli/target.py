@@ -1,4 +1,4 @@
-"""``module:topology`` and ``file.py:topology``: what ``trident run`` and ``trident explain`` are pointed at."""
+"""``module:topology`` and ``file.py:topology``: the targets of ``trident run`` and ``trident explain``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from trident_py.topology import TridentTopology
 
 @frozen
 class Target:
-    """A topology, and the code that has to travel to the workers with it.
+    """A topology, and the code that must be sent to the workers with it.
 
     Attributes:
-        topology: as it was declared.
-        code: the file, or the directory of the top-level package, that it is declared in.
+        topology: the declared topology.
+        code: the file, or the directory of the top-level package, in which it is declared.
     """
 
     topology: TridentTopology
@@ -30,10 +30,10 @@ class Target:
 
 
 def load(target: str) -> Target:
-    """Return the topology that ``target`` names, or the only one there where it names a place alone.
+    """Load the topology that ``target`` names; without a name, the only one of the file or module.
 
     Raises:
-        UsageError: there is no such file, module or topology; names the topologies that there are.
+        UsageError: there is no such file, module or topology; the message names the existing topologies.
         TopologyError: the module can't be imported.
     """
     place, colon, name = target.partition(":")
@@ -53,7 +53,7 @@ def _only(place: str, there: dict[str, TridentTopology]) -> TridentTopology:
     different = {id(topology): topology for topology in there.values()}
     if len(different) != 1:
         found = " or ".join(f"{place}:{name}" for name in sorted(there))
-        raise UsageError(f"say which topology of {place}: {found}" if found else f"there is no topology in {place}")
+        raise UsageError(f"name the topology of {place}: {found}" if found else f"there is no topology in {place}")
     return next(iter(different.values()))
 
 
@@ -83,15 +83,15 @@ def _imported(name: str, place: str, folder: Path) -> ModuleType:
         raise TopologyError(f"{place} needs the module {error.name!r}, which is not installed") from error
     except TridentError:
         raise
-    except (Exception, SystemExit) as error:  # a script may end itself
+    except (Exception, SystemExit) as error:  # a script may call sys.exit
         what = f"{error_text(error)}{_line(error, folder)}"
         raise TopologyError(f"{place} can't be imported: {what}") from error
 
 
 def _line(error: BaseException, folder: Path) -> str:
-    """Return the file and line below ``folder``, of the user's own, that ``error`` comes from.
+    """Return the user's file and line, below ``folder``, that raised ``error``.
 
-    "" if it tells itself.
+    Empty if the message of the error names it.
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
@@ -102,5 +102,5 @@ def _line(error: BaseException, folder: Path) -> str:
 
 def _code(module: ModuleType) -> Path:
     package = sys.modules[module.__name__.partition(".")[0]]
-    # a package may lack __init__.py, then it has no file, but it has a place
+    # a package without __init__.py has no file, but a directory
     return Path(next(iter(getattr(package, "__path__", [])), package.__file__ or "")).resolve()

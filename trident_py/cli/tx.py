@@ -1,4 +1,4 @@
-"""``trident tx NAME list|show TXID``: what became of the transactions of a topology, as its history has it."""
+"""``trident tx NAME list|show TXID``: shows the history of a topology's transactions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STYLES = {"committed": "green", "failed": "red", "abandoned": "red", "processed"
 
 
 def run(arguments: Namespace) -> int:
-    """List the last transactions, or show one; returns 1 if the history doesn't know that one."""
+    """List the last transactions, or show one; return 1 if the history doesn't contain it."""
     if (arguments.action == "show") != (arguments.txid is not None):
         raise UsageError("trident tx NAME show TXID shows one transaction, trident tx NAME list the last ones")
     with closing(history_of(arguments.name, config_of(arguments))) as history:
@@ -47,10 +47,10 @@ def run(arguments: Namespace) -> int:
 
 
 def history_of(topology: str, config: TridentConfig) -> TopologyHistory:
-    """Return what is kept of ``topology`` where ``config`` says.
+    """Return the history of ``topology`` at the place that ``config`` names.
 
     Raises:
-        HistoryError: there is nothing, or it can't be read; says where the topology keeps it, if that is known.
+        HistoryError: there is no history, or it can't be read; the message says where the topology keeps it, if known.
     """
     try:
         return TopologyHistory.of(topology, config.history_place)
@@ -59,7 +59,7 @@ def history_of(topology: str, config: TridentConfig) -> TopologyHistory:
 
 
 def _elsewhere(topology: str, config: TridentConfig) -> str:
-    """Say where else it may be."""
+    """Return a hint where the history may be instead."""
     try:
         with existing(config) as coordination:
             leader = coordination.describe(topology).leader
@@ -90,7 +90,7 @@ def _print_list(history: TopologyHistory, listed: Sequence[TransactionHistory], 
 
 
 def table(listed: Sequence[TransactionHistory]) -> Table:
-    """Return transactions as a table, a row for each; the widths are those of a terminal."""
+    """Return transactions as a table, a row for each; the column widths suit a terminal."""
     numbers = ("tries", "read", "written", "processing", "waiting", "committing")
     counts = [Column(name, justify="right") for name in numbers]
     made = Table(Column("tx", justify="right"), "state", *counts, "when", box=None, pad_edge=False)
@@ -117,7 +117,7 @@ def _durations(attempt: AttemptHistory) -> tuple[str, str, str]:
 
 
 def seconds_text(seconds: float) -> str:
-    """Show a duration to people."""
+    """Format a duration for people."""
     if seconds <= 0:
         return ""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
@@ -129,7 +129,7 @@ def _print_one(transaction: TransactionHistory) -> None:
 
 
 def lines(transaction: TransactionHistory) -> Iterator[str]:
-    """Give all that is known of a transaction, a line for each fact."""
+    """Yield all facts of a transaction, a line for each."""
     last, life = transaction.last, transaction.last.entry.life
     number = "empty, spouts don't know it" if last.entry.number is None else f"batch {last.entry.number} of its spouts"
     facts = {

@@ -1,4 +1,4 @@
-"""``trident ui [NAME]``: the page of a topology, by what is stored of it, whether it runs or not."""
+"""``trident ui [NAME]``: serves the page of a topology from its stored history, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from trident_py.web.token import token_at
 
 
 def run(arguments: Namespace) -> int:
-    """Serve it until Ctrl-C or SIGTERM."""
+    """Serve the page until Ctrl-C or SIGTERM."""
     config = config_of(arguments)
     ensure_installed()
-    from trident_py.web.app import Page  # what it needs is an extra
+    from trident_py.web.app import Page  # it needs an optional library
     from trident_py.web.server import PageServer
     from trident_py.web.stored import StoredTopology
 
@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
         signal.signal(number, lambda *_: ended.set())
     with ExitStack() as resources:
         with closing(history_of(name, config)):
-            pass  # it is there; the page reads it on a thread of its own
+            pass  # the history exists; the page reads it on a separate thread
         topology = StoredTopology(name, config.history_place, _coordination(config, resources))
         server = PageServer(Page(topology), config, token_at(config.state_dir))
         server.open()
@@ -52,11 +52,11 @@ def _coordination(config: TridentConfig, resources: ExitStack) -> Coordination |
 
 
 def _only(config: TridentConfig) -> str:
-    """Return the only topology that the history knows.
+    """Return the only topology in the history.
 
     Raises:
         UsageError: there are several.
-        HistoryError: there is no history, or nothing in it.
+        HistoryError: there is no history, or it is empty.
     """
     try:
         database = existing_history(config.history_place)
@@ -65,7 +65,7 @@ def _only(config: TridentConfig) -> str:
     with closing(database):
         names = database.topologies()
     if len(names) > 1:
-        raise UsageError(f"say which topology: {', '.join(names)}")
+        raise UsageError(f"name one of the topologies: {', '.join(names)}")
     if not names:
         raise HistoryError(f"the history in {database.shown} knows no topology")
     return names[0]

@@ -1,4 +1,4 @@
-"""Errors of command lines, and the settings that are taken from them."""
+"""Errors of command lines, and the conversion of options to settings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trident_py.interfaces.config import TridentConfig
 
 LOGIN, KEY_PASSWORD = "TRIDENT_ZOOKEEPER_AUTH", "TRIDENT_ZOOKEEPER_KEY_PASSWORD"
 HISTORY = "TRIDENT_HISTORY"
-"""Environment variables: what is typed, everyone on the machine can see."""
+"""Names of environment variables: every user of the machine can read command-line options."""
 
 
 class UsageError(TridentError):
-    """What was typed can't be carried out; exit code 2.
+    """A command line that can't be carried out; exit code 2.
 
     Attributes:
-        stands_alone: the message is complete as it is, as that of a script which names its line.
+        stands_alone: the message is complete without a prefix, as that of a script, which names its line.
     """
 
     def __init__(self, message: str, *, stands_alone: bool = False) -> None:
@@ -29,11 +29,11 @@ class UsageError(TridentError):
 
 
 class RunError(Exception):
-    """What has ended ``trident run`` is no error of ours; it is the cause."""
+    """Marks an error of ``trident run`` that is not a `TridentError`; the error is its cause."""
 
 
 def config_of(arguments: Namespace, **defaults: object) -> TridentConfig:
-    """Return the settings that the options give; what was not given is from ``defaults``, or the config's own.
+    """Return the settings of the options; a missing option is taken from ``defaults``, or is the config's own default.
 
     Raises:
         UsageError: one of them is out of range.

@@ -1,4 +1,4 @@
-"""Staying with a running topology: shows how far it is, and takes Ctrl-C for what it means."""
+"""The display of a running topology: shows its progress, and handles Ctrl-C."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from trident_py.runtime import steps
 
 REFRESH_SECONDS = 0.2
 LINE_SECONDS = 5.0
-"""Between two lines where the display is no terminal, at least."""
+"""Minimum seconds between two lines if the display is not a terminal."""
 
 QUIET_LINE_SECONDS = 60.0
-"""Until the next line where nothing has changed since the last."""
+"""Seconds until the next line if nothing has changed since the last."""
 
 
 LOG_WIDTH = 1000
-"""Of a line in a JSON log, which nothing is left out of."""
+"""The width of a line in a JSON log, where nothing is cut off."""
 
 
 class _Steps(logging.Handler):
-    """Hands on what a start says that it is doing."""
+    """Shows the log messages of a start."""
 
     def __init__(self, show: Callable[[str], object]) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Steps(logging.Handler):
 
 @contextmanager
 def _showing_steps(console: Console) -> Iterator[None]:
-    """Show what a start is doing: beside a spinner, or a line for each step where there is no terminal."""
+    """Show the steps of a start: next to a spinner, or one per line if there is no terminal."""
     with console.status("starting") as spinner:
         terminal = console.is_terminal
         say = partial(console.print, soft_wrap=True, highlight=False)
@@ -73,12 +73,12 @@ def _showing_steps(console: Console) -> Iterator[None]:
 
 @define(eq=False)
 class Watch:
-    """One run, from when it was started.
+    """The display of one run, from its start.
 
     Attributes:
-        query: what is watched.
-        console: where progress goes; standard error, so that results can be piped.
-        asked_to_stop: how often the user pressed Ctrl-C or the process was sent SIGTERM.
+        query: the running topology.
+        console: the console for progress: standard error, so that results can be piped.
+        asked_to_stop: how often the user pressed Ctrl-C or the process received SIGTERM.
     """
 
     query: TridentQuery
@@ -87,7 +87,7 @@ class Watch:
     _begun: float = field(factory=time.monotonic, init=False)
     _stopping: int = field(default=0, init=False)
     _rate: RecentRate = field(factory=RecentRate, init=False)
-    _said: tuple[Any, ...] = field(default=(), init=False)  # what the last line was about
+    _said: tuple[Any, ...] = field(default=(), init=False)  # the content of the last line
     _next_line_at: float = field(factory=lambda: time.monotonic() + LINE_SECONDS, init=False)
 
     @classmethod
@@ -107,13 +107,13 @@ class Watch:
         return cls(query, console)
 
     def until_end(self, *, once: bool) -> bool:
-        """Wait until the topology ends; returns False if the user could not wait for it to drain.
+        """Wait until the topology ends; return False if the user interrupted the drain.
 
         Args:
-            once: end it when everything there is now was processed.
+            once: end it when all data that exists now is processed.
 
         Raises:
-            TridentError: what the topology failed with.
+            TridentError: the error of the topology.
         """
         if once:
             threading.Thread(target=self._stop_when_idle, name="trident-once", daemon=True).start()
@@ -125,7 +125,7 @@ class Watch:
         return self._stopping < 2
 
     def summary(self) -> dict[str, Any]:
-        """Return what this run did."""
+        """Return a summary of this run."""
         last = self.query.last_progress or {}
         seconds, rows = time.monotonic() - self._begun, last.get("total_input_rows", 0)
         return {
@@ -139,7 +139,7 @@ class Watch:
         }
 
     def line(self) -> str:
-        """Return where it is now, for people."""
+        """Return the progress line."""
         said = parts(self.query.name, self.query.status, self.summary(), self._rate.per_second)
         return fitted(said, self.console.width)
 
@@ -150,14 +150,14 @@ class Watch:
     # --- stopping -----------------------------------------------------------------------------------------------------
 
     def _stop_when_idle(self) -> None:
-        with suppress(TridentError):  # it has failed or was stopped, which whoever waits for its end is told too
+        with suppress(TridentError):  # it has failed or was stopped; `until_end` raises that error too
             while not self._has_processed_all():
                 if self.query.await_termination(timeout=REFRESH_SECONDS):
                     return
             self.query.stop(drain=True)
 
     def _has_processed_all(self) -> bool:
-        """Wait for that; returns False where an operator holds the topology back, until that is lifted, or it ends."""
+        """Wait until all data is processed. Return False while an operator holds the topology, or if it ends."""
         try:
             self.query.process_all_available()
         except TridentError:
@@ -175,7 +175,7 @@ class Watch:
             if drain
             else "stopping now; what is not committed is processed again next time"
         )
-        # On a thread of its own: it returns when the topology has ended, and by then it may have been asked again.
+        # On a separate thread: `stop` returns only when the topology has ended; the user may ask again until then.
         threading.Thread(target=self._stop, args=(drain,), name="trident-stop", daemon=True).start()
 
     def _stop(self, drain: bool) -> None:
@@ -212,7 +212,7 @@ class Watch:
 
     def _print_now_and_then(self) -> None:
         if self.query.exception() is not None:
-            return  # it is ending, and is about to say of what
+            return  # it is ending; the error follows
         if self.console.is_terminal or time.monotonic() < self._next_line_at:
             return
         status, last = self.query.status, self.query.last_progress or {}

@@ -1,4 +1,4 @@
-"""``trident pause|resume|drain|rate NAME``: leave a wish for whoever leads a topology, and tell what came of it."""
+"""``trident pause|resume|drain|rate NAME``: sends a command to the leader of a topology, and prints the outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trident_py.wishing import answer_to
 
 
 def run(arguments: Namespace) -> int:
-    """Leave the wish, and wait for its outcome; returns 1 if it isn't carried out, although somebody leads."""
+    """Store the command, and wait for its outcome; return 1 if a leader exists and doesn't carry it out."""
     wish = Wish(uuid4().hex, Action(arguments.action), _rate(arguments), arguments.reason.strip())
     try:
         wish.check()

@@ -1,1 +1,1 @@
-"""Checks by real kills whether a spout, a state or a sink keeps its promise."""
+"""Checks, by real kills, that a spout, a state or a sink keeps its promise."""

@@ -1,4 +1,4 @@
-"""What runs in a child: makes the user's thing and calls it, on the threads on which the product does."""
+"""The work of a child process: it makes the user's object and calls it on the same threads as the product does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class On(Enum):
-    """The thread that a method is called on."""
+    """The thread on which a method is called."""
 
     START = "the one that starts the topology"
     COMMIT = "the commit thread"
@@ -28,11 +28,11 @@ class On(Enum):
 
 
 class Subject:
-    """A user's thing in a child, with the methods that a check calls.
+    """A user's object in a child, with the methods that a check calls.
 
     Attributes:
-        threads: the thread of each method; `On.START` where nothing is said.
-        things: what the user has written, once it was made.
+        threads: the thread of each method; `On.START` is the default.
+        things: the user's objects, once they are made.
     """
 
     threads: Mapping[str, On] = {}
@@ -40,7 +40,7 @@ class Subject:
 
 
 def serve(connection: Connection, trail: Trail, make: Callable[[], Subject]) -> None:
-    """Answer requests until the process is killed or the test's is gone."""
+    """Answer requests until the process is killed or the test's process is gone."""
     subject = make()
     commit_thread = ThreadPoolExecutor(1, "commit")
 
@@ -82,12 +82,12 @@ def _answer(subject: Subject, request: Request, stepper: Stepper) -> Answer:
 
 
 def _imported(loaded: Collection[str]) -> tuple[str, ...]:
-    """The modules that were not loaded before, but those of users: their lines are lines of the call."""
+    """Return the newly loaded modules, except the user's: their lines are lines of the call."""
     new = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items()) if name not in loaded}
     return tuple(name for name, file in new.items() if file and not is_users(file))
 
 
 def described(error: BaseException) -> str:
-    """One line of what was raised."""
+    """Return one line about an exception."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__

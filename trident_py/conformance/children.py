@@ -1,9 +1,11 @@
-"""Processes to kill: forked from one that was itself forked when the check began, so that closures and lambdas work.
+"""Processes to kill: forked from a process forked when the check began, so that closures and lambdas work.
 
-The process of the test may have threads, and opens stores to read them. So it is forked once, into a nursery, which
-has one thread and touches nothing; all others are forked from that, in a few milliseconds, with Spark and everything
-that was imported loaded already. Whoever dies, the others end: the nursery and its children are a process group, which
+The process of the test may have threads, and opens stores to read them. So it is forked once, into a nursery, which has
+one thread and opens nothing. All other processes are forked from the nursery, in a few milliseconds, with Spark and all
+imports already loaded. If a process dies, all others end too. The nursery and its children are a process group, which
 is killed at the end of the check, or by the nursery if the test's process vanishes.
+
+The module also detects waiting processes, and turns off syncs of files, which a killed process doesn't need.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from trident_py.conformance.trail import Trail
 
 
 def is_asleep(pid: int, thread: int | None = None) -> bool:
-    """Whether no thread of a process, or that one, runs or wants to, however busy the machine is.
+    """Return whether no thread of a process, or the given one, is running or runnable, on a machine of any load.
 
-    One that is gone never does.
+    False for a process that is gone.
     """
     try:
         stats = Path(f"/proc/{pid}/task").glob(f"{thread or '*'}/stat")
@@ -44,7 +46,7 @@ def is_asleep(pid: int, thread: int | None = None) -> bool:
 
 
 def with_descendants(pids: Iterable[int]) -> Iterator[int]:
-    """These processes and all that they, or those, have started and that are there."""
+    """Yield the ids of these processes and of all their living descendants."""
     for pid in pids:
         yield pid
         for task in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -64,7 +66,7 @@ _SYNCS: Mapping[str, tuple[int, Sequence[int]]] = {
     "x86_64": (0xC000003E, (74, 75, 277, 306)),
     "aarch64": (0xC00000B7, (82, 83, 84, 267)),
 }
-"""By machine, what the kernel calls it, and the numbers of fsync, fdatasync, sync_file_range and syncfs."""
+"""By machine: its number in the kernel, and the numbers of fsync, fdatasync, sync_file_range and syncfs."""
 
 
 class _Program(ctypes.Structure):
@@ -72,9 +74,9 @@ class _Program(ctypes.Structure):
 
 
 def sync_nothing() -> None:
-    """From now on no sync of this process, or of those forked from it, does anything.
+    """Turn all syncs of files into no-ops, for this process and those forked from it.
 
-    Where the system doesn't allow that, they do what they always do.
+    If the system doesn't allow that, syncs keep their effect.
     """
     if os.uname().machine not in _SYNCS:
         return
@@ -87,7 +89,7 @@ def sync_nothing() -> None:
 
 
 def _steps(machine: int, calls: Sequence[int]) -> Sequence[tuple[int, int, int, int]]:
-    """A program of the kernel's filter: what to do, how many steps to skip if so and if not, and with what."""
+    """Return a program of the kernel's filter: operation, steps to skip if true and if false, and operand."""
     found = [(_JUMP_IF_EQUAL, len(calls) - place, 0, call) for place, call in enumerate(calls)]
     return [
         (_LOAD, 0, 0, _MACHINE_OFFSET),
@@ -101,12 +103,12 @@ def _steps(machine: int, calls: Sequence[int]) -> Sequence[tuple[int, int, int, 
 
 LOOK_SECONDS = 0.01
 BLOCKED_SECONDS = 0.08
-"""A call at which nobody works for so much longer than somebody does waits for something."""
+"""Seconds by which a call must be idle longer than busy to count as waiting."""
 
 
 @frozen
 class Request:
-    """What a child is asked for; its answers are at most one `Paused`, and an `Answer`."""
+    """A request to a child, which answers with at most one `Paused`, then with an `Answer`."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -117,20 +119,20 @@ class Request:
 
 @frozen
 class Paused:
-    """The call waits for a message to go on."""
+    """The call waits for a message to continue."""
 
 
 @frozen
 class Answer:
-    """The call returned or raised.
+    """The call returned or raised an exception.
 
     Attributes:
-        value: what it returned.
-        error: type and text of what it raised; empty if it returned.
-        is_busy: whether that says that the store is busy.
-        lines: the lines it came to.
-        imported: the modules that it loaded, but those of users: what is forked later can have them from the start.
-        files: those that the user's code is in, where the request has none.
+        value: the return value.
+        error: type and text of the exception; empty if the call returned.
+        is_busy: whether the exception means that the store is busy.
+        lines: the lines that it reached.
+        imported: the modules that it loaded, except the user's; later forks can have them from the start.
+        files: the files of the user's code, if the request has none.
     """
 
     value: Any = None
@@ -148,7 +150,7 @@ class Died:
 
 @frozen
 class Stuck:
-    """There was no new line for too long."""
+    """The call has reached no new line for too long."""
 
 
 Reply = Answer | Paused | Died | Stuck
@@ -156,14 +158,14 @@ Reply = Answer | Paused | Died | Stuck
 
 @define
 class Asleep:
-    """Tells who waits for something from who works: who looks at a lock again and again does both, and works little."""
+    """Detects a waiting process: one that is asleep in most samples, such as a process that polls a lock."""
 
     _is_asleep: Callable[[], bool]
     _seconds: float = BLOCKED_SECONDS
     _looks: int = field(default=0, init=False)
 
     def for_long(self) -> bool:
-        """Look; whether it waits for something, which is said once."""
+        """Take a sample; return True once, when the process counts as waiting."""
         enough = round(self._seconds / LOOK_SECONDS)
         if self._looks < enough:
             self._looks = self._looks + 1 if self._is_asleep() else max(self._looks - 1, 0)
@@ -173,7 +175,7 @@ class Asleep:
 
 @define(eq=False)
 class Child:
-    """One process, seen from the test's.
+    """One process, as the test's process sees it.
 
     Attributes:
         pid: its process id.
@@ -186,7 +188,7 @@ class Child:
     paused: bool = field(default=False, init=False)
 
     def ask(self, request: Request) -> None:
-        """Begin a call; `reply` ends it."""
+        """Start a call; `reply` ends it."""
         self.trail.clear()
         with suppress(BrokenPipeError):
             self._connection.send(request)
@@ -198,14 +200,14 @@ class Child:
         on_blocked: Callable[[], bool],
         blocked_secs: Callable[[], float] = lambda: BLOCKED_SECONDS,
     ) -> Reply:
-        """How the call went.
+        """Return the outcome of the call.
 
         Args:
-            stuck_secs: without a new line of user code for so long it is stuck; on a busy machine, where looks come
-                later, for longer.
-            is_asleep: whether nobody works on it just now: the process waits for something if it's mostly so.
-            on_blocked: called when the process waits for something; whether that was changed.
-            blocked_secs: how long it waits before that, at the line that it has come to.
+            stuck_secs: the seconds without a new line of user code after which it is stuck; longer on a busy machine,
+                where samples are taken later.
+            is_asleep: returns whether no process works on it just now; if this is mostly so, it waits.
+            on_blocked: called when the process waits; returns whether it changed that.
+            blocked_secs: returns the seconds to wait before that, at the present line.
         """
         looks, length, asleep = 0, 0, Asleep(is_asleep, blocked_secs())
         while looks < stuck_secs / LOOK_SECONDS:
@@ -229,28 +231,28 @@ class Child:
         return found
 
     def _suspend(self) -> None:
-        """All of its threads stand still."""
+        """Suspend all of its threads."""
         self.paused = True
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Wake it up."""
+        """Resume the process."""
         self.paused = False
         os.kill(self.pid, signal.SIGCONT)
         self._connection.send(None)
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was seen to end: its process id may be somebody else's by now."""
+        """Return whether its end was recorded: another process may have its process id by now."""
         return self._connection.closed
 
     def end(self) -> None:
-        """Kill it, and forget what it did."""
+        """Kill it, and discard its trail."""
         self.kill()
         self.trail.close()
 
     def kill(self) -> None:
-        """End it as the end of a machine would, if it lives."""
+        """Kill it, if it lives, as a crash of the machine would."""
         if self.is_gone:
             return
         with suppress(EOFError, OSError), self._connection:
@@ -263,7 +265,7 @@ class Child:
 
 @define(eq=False)
 class Nursery:
-    """Forks children, each of which runs ``serve`` on its end of a connection, and leaves its lines on its trail."""
+    """Forks children; each runs ``serve`` on its end of a connection, and records its lines on its trail."""
 
     _pid: int
     _channel: socket.socket
@@ -272,7 +274,7 @@ class Nursery:
     @classmethod
     @contextmanager
     def open(cls, serve: Callable[[Connection, Trail], None], prepare: Callable[[], None]) -> Iterator[Nursery]:
-        """A nursery that has called ``prepare`` once; at the end it is killed with all of its children."""
+        """Yield a nursery that has called ``prepare`` once; at the end it is killed with all of its children."""
         ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -292,12 +294,12 @@ class Nursery:
             os.waitpid(pid, 0)
 
     def has_use_of(self, modules: Sequence[str]) -> None:
-        """Load these modules before the next child is forked, which would load them by itself."""
+        """Load these modules before the next child is forked, so that the child doesn't have to."""
         for name in modules:
             self._imported.setdefault(name, False)
 
     def child(self) -> Child:
-        """A new process."""
+        """Return a new process."""
         ours, theirs = socket.socketpair()
         trail = Trail.make()
         wanted = [name for name, is_there in self._imported.items() if not is_there][:_MODULES_MAX]
@@ -310,18 +312,18 @@ class Nursery:
 
 
 _MODULES_MAX = 400
-"""As many as one message to the nursery has room for."""
+"""The number of modules for which one message to the nursery has room."""
 
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of other threads, none of which is needed there
+        warnings.simplefilter("ignore", DeprecationWarning)  # about other threads, none of which is needed there
         return os.fork()
 
 
 def _nurse(channel: socket.socket, serve: Callable[[Connection, Trail], None], prepare: Callable[[], None]) -> None:
     os.setpgid(0, 0)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for the children
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prepare()
     sync_nothing()
@@ -343,17 +345,17 @@ def _nurse(channel: socket.socket, serve: Callable[[Connection, Trail], None], p
 
 def _load(modules: Sequence[str]) -> None:
     for name in modules:
-        with suppress(Exception):  # whoever has use of it gets to see why it can't be loaded
+        with suppress(Exception):  # the child that needs it raises the error again
             importlib.import_module(name)
     if modules:
-        gc.freeze()  # collecting garbage would copy all that the processes share
+        gc.freeze()  # garbage collection would copy the memory that the processes share
 
 
 def _end_with(work: Callable[[], None]) -> NoReturn:
-    """Do it, and end without any of the clean-up that belongs to the process which this was forked from."""
+    """Call ``work``, and end without the clean-up that belongs to the parent process."""
     try:
         work()
-    except BaseException:  # noqa: BLE001 - nobody is above this who could be told
-        traceback.print_exc()  # ours: what the user's code raises is an answer
+    except BaseException:  # noqa: BLE001 - there is no caller
+        traceback.print_exc()  # an error of ours: exceptions of the user's code are answers
     finally:
         os._exit(1)

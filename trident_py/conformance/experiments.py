@@ -1,4 +1,4 @@
-"""Experiments: a few calls, and then the same again with a death or a pause at each place that they come to."""
+"""Experiments: a few calls, repeated with a kill or a pause at each place that these calls reach."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trident_py.conformance.stops import Way
 DISCOVERIES_MAX = 1_000
 
 BROKEN_ENOUGH = 12
-"""So many broken rules tell enough of what becomes of one call of an experiment; with others it goes on."""
+"""The number of violations after which an experiment tries no more stops in the same call."""
 
 
 P = TypeVar("P", bound=Play)
@@ -24,26 +24,26 @@ Focus: TypeAlias = Callable[[Sequence[Call]], Sequence[int]]
 
 
 def every(*methods: str) -> Focus:
-    """All calls of these methods; there has to be one, or nobody would be stopped at all."""
+    """Return the focus on all calls of these methods; at least one, or no process would be stopped."""
     if not methods:
         raise ValueError("an experiment whose focus names no method stops nobody")
     return lambda calls: [number for number, call in enumerate(calls) if call.method in methods]
 
 
 def nowhere(calls: Sequence[Call]) -> Sequence[int]:
-    """No call: leaders die only where nobody has died before."""
+    """Return an empty focus: leaders die only at lines where no leader has died before."""
     return ()
 
 
 @frozen(kw_only=True)
 class Experiment(Generic[P]):
-    """Something that is done once undisturbed, and then again for each place in some of its calls.
+    """A scenario that runs once undisturbed, and then once for each place in some of its calls.
 
     Attributes:
-        scenario: the calls.
-        focus: those that are stopped.
-        resume: what is done when the leader was paused; None: leaders are killed.
-        again: whether a leader is also stopped when it comes to a line for the second, and for the last time.
+        scenario: makes the calls.
+        focus: selects the calls to stop.
+        resume: continues when the leader was paused; None: leaders are killed.
+        again: whether a leader is also stopped when it reaches a line for the second and the last time.
     """
 
     scenario: Scenario[P]
@@ -53,12 +53,12 @@ class Experiment(Generic[P]):
 
     @property
     def way(self) -> Way:
-        """How leaders are stopped."""
+        """The way in which leaders are stopped."""
         return Way.KILL if self.resume is None else Way.PAUSE
 
 
 def checked(play: P, experiments: Sequence[Experiment[P]]) -> bool:
-    """Make all experiments; whether none had to be left out."""
+    """Run all experiments; return whether all of them were possible."""
     try:
         for experiment in experiments:
             calls = _explored(play, experiment, {})
@@ -75,7 +75,7 @@ def checked(play: P, experiments: Sequence[Experiment[P]]) -> bool:
 
 
 def _explored(play: P, experiment: Experiment[P], stops: Stops) -> Sequence[Call]:
-    """Make one experiment, again and again until nobody dies for having come to a line where nobody had died before."""
+    """Repeat one experiment until no leader dies at a line where none had died before; return its calls."""
     for _ in range(DISCOVERIES_MAX):
         calls = _tried(play, experiment, stops)
         if not play.discoveries:
@@ -84,7 +84,7 @@ def _explored(play: P, experiment: Experiment[P], stops: Stops) -> Sequence[Call
 
 
 def _tried(play: P, experiment: Experiment[P], stops: Stops) -> Sequence[Call]:
-    """Make one experiment; returns its calls."""
+    """Run one experiment; return its calls."""
     play.begin(stops, play.start())
     work: Callable[[], object] = partial(experiment.scenario, play)
     while True:

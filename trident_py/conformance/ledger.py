@@ -1,7 +1,7 @@
-"""What a reader may see of a store, from what was done to it and what was answered. Pure.
+"""The rows that a reader may see in a store, derived from calls and their answers. Pure.
 
-A commit that was called and not answered may have happened or not, so several outcomes are possible at a time; what is
-answered, recovered and read leaves fewer of them. When none is left, a rule was broken.
+A commit without an answer may have happened or not, so several outcomes are possible at a time. Answers, recoveries and
+reads exclude some of them. When no outcome is left, a rule was broken.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Row: TypeAlias = tuple[Any, ...]
 
 @frozen
 class Outcome:
-    """What may be so.
+    """A possible outcome.
 
     Attributes:
-        last: the last transaction that is committed; 0: none.
-        tokens: of the attempts, any of which may have committed it.
-        rows: all rows that a reader sees then.
-        before: those that one saw before the last transaction.
+        last: the last committed transaction; 0 if no transaction is committed.
+        tokens: the tokens of the attempts that may have committed it.
+        rows: all rows that a reader then sees.
+        before: the rows that a reader saw before the last transaction.
     """
 
     last: int
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def merged(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Each that is different once, with the tokens of those that are the same."""
+    """Return the outcomes without duplicates; equal ones join their tokens."""
     found: list[Outcome] = []
     for each in outcomes:
         what = each.last, each.rows, each.before
@@ -50,7 +50,7 @@ def merged(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 @frozen
 class Broken:
-    """A rule that was broken, and what was seen."""
+    """A broken rule, and the observation that breaks it."""
 
     rule: Rule
     seen: str
@@ -61,8 +61,8 @@ class Ledger:
     """Follows one store.
 
     Attributes:
-        outcomes: what may be so.
-        fence: the epoch of the newest leader that has recovered; commits of older ones must not happen any more.
+        outcomes: the possible outcomes.
+        fence: the epoch of the newest leader that has recovered; commits of older leaders must have no effect any more.
     """
 
     outcomes: list[Outcome] = field(factory=lambda: [Outcome(0, frozenset(), Counter())])
@@ -78,20 +78,20 @@ class Ledger:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether only a reader can tell what is there."""
+        """Whether several outcomes are possible, so that only a read can decide."""
         return len(self.outcomes) > 1
 
     def given(self, token: CommitToken, rows: Iterable[Row]) -> None:
-        """An attempt has these rows, and no other one has."""
+        """Record the rows of an attempt; no other attempt has them."""
         for row in rows:
             self._owners.setdefault(row, token)
 
     def given_up(self, token: CommitToken) -> None:
-        """This attempt will never be committed by anybody."""
+        """Record that this attempt will never be committed."""
         self._given_up.add(token)
 
     def begun(self, token: CommitToken, rows: Sequence[Row]) -> None:
-        """A commit is called."""
+        """Record the call of a commit."""
         self._begun.add(token)
         if token.epoch < self.fence:
             return
@@ -100,23 +100,23 @@ class Ledger:
                 after = self.changed(outcome.rows, rows)
                 self.outcomes.append(Outcome(token.txid, frozenset([token]), after, outcome.rows))
         same = [each for each in self.outcomes if each.last == token.txid]
-        # Where it is there already, the sink may keep the older token or take this one.
+        # If it is committed already, the sink may keep the older token or store this one.
         self.outcomes = [each for each in self.outcomes if each.last != token.txid] + merged(
             evolve(each, tokens=each.tokens | {token}) for each in same
         )
 
     def answered(self, token: CommitToken) -> None:
-        """A commit has returned."""
+        """Record that a commit has returned."""
         if token.epoch >= self.fence:
             self.outcomes = [each for each in self.outcomes if each.last >= token.txid] or self.outcomes
 
     def recovered(self, epoch: int, token: object, rows: Counter[Row] | None) -> Broken | None:
-        """A new leader has recovered.
+        """Record that a new leader has recovered; return a broken rule, if any.
 
         Args:
-            epoch: its own.
-            token: what the sink said.
-            rows: what a reader sees now; None: nobody has looked, as one outcome is possible only.
+            epoch: the epoch of the leader.
+            token: the return value of ``recover``.
+            rows: the rows that a reader sees now; None: not read, because only one outcome is possible.
         """
         self.fence = max(self.fence, epoch)
         if not isinstance(token, CommitToken | None):
@@ -133,9 +133,9 @@ class Ledger:
         return None
 
     def read(self, rows: Counter[Row]) -> Broken | None:
-        """A reader sees these rows.
+        """Record the rows that a reader sees; return a broken rule, if any.
 
-        What is there stays. What is not may come yet: a recovery may complete a commit that was not answered.
+        Visible rows stay. Invisible rows may still appear: a recovery may complete a commit that had no answer.
         """
         fits = [each for each in self.outcomes if each.rows == rows]
         if not fits:
@@ -145,11 +145,11 @@ class Ledger:
         return None
 
     def changed(self, before: Counter[Row], rows: Sequence[Row]) -> Counter[Row]:
-        """What a reader sees after a transaction with these rows."""
+        """Return the rows that a reader sees after a transaction with these rows."""
         return before + Counter(rows)
 
     def start_over(self, last: int, rows: Counter[Row]) -> None:
-        """Take what is there for right, after a rule was broken."""
+        """Accept the present rows, after a rule was broken."""
         self.outcomes = [Outcome(last, frozenset(), Counter(rows))]
 
     def _mismatch(self, token: CommitToken | None, rows: Counter[Row] | None) -> Broken:
@@ -171,7 +171,7 @@ class Ledger:
         return Broken(Rule.TOKEN_RIGHT, f"{said}; expected one of {sorted({each.last for each in self.outcomes})}")
 
     def _explained(self, rows: Counter[Row], among: Sequence[Outcome]) -> Broken:
-        """The rule that rows break which are none of these outcomes: by the one that is closest to them."""
+        """Return the rule broken by rows that match no outcome, compared with the closest outcome."""
 
         def distance(outcome: Outcome) -> int:
             return (rows - outcome.rows).total() + (outcome.rows - rows).total()
@@ -197,7 +197,7 @@ class Ledger:
         return Rule.FENCED if token.epoch < self.fence else Rule.ALL_OR_NOTHING
 
     def _missing(self, missing: Counter[Row], closest: Outcome) -> Rule:
-        """Whole transactions, or a part of one."""
+        """Return the rule for missing rows: whole transactions, or a part of one."""
         if closest.last > self.last and missing <= closest.rows - closest.before:
             return Rule.ALL_OR_NOTHING  # of a commit that was not answered yet
         owners = Counter(self._owners[row] for row in missing.elements() if row in self._owners)
@@ -217,10 +217,10 @@ _WORST = [
     Rule.COMMITTED_STAYS,
     Rule.GIVEN_ROWS,
 ]
-"""The rule to name where several are broken by the same rows: the one that tells most of the cause."""
+"""If the same rows break several rules, the first of these is reported, because it says most about the cause."""
 
 
 def listed(rows: Counter[Row]) -> str:
-    """Some of the rows, for people."""
+    """Return some of the rows as text for people."""
     shown = [f"{row}{f' ({count} times)' if count > 1 else ''}" for row, count in list(rows.items())[:4]]
     return ", ".join(shown) + (f" and {len(rows) - 4} more" if len(rows) > 4 else "")

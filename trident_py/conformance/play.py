@@ -1,4 +1,4 @@
-"""Playing the leaders of a topology: calls into child processes, some of which die or are paused on the way."""
+"""Plays the leaders of a topology: calls into child processes, some of which are killed or paused on the way."""
 
 from __future__ import annotations
 
@@ -32,52 +32,52 @@ from trident_py.conformance.stops import Line, Moment, Stop, Way
 from trident_py.conformance.trail import Fresh
 
 STUCK_SECONDS, STUCK_AGAIN_SECONDS = 30.0, 5.0
-"""Without a new line of user code a call is stuck: the first time, and once one was."""
+"""Seconds without a new line of user code after which a call is stuck: the first time, and after a stuck call."""
 
 TRIES = 4
-"""Attempts, and leaders, after which a leader that nobody disturbs has not come through."""
+"""The number of attempts, and of leaders, after which an undisturbed leader counts as failed."""
 
 LEASE_SECONDS = 4.0
-"""Whoever lacks what a paused leader holds is left to wait for so long, once at each line: some take a lock for free
-that is older than a while, which a leader that was paused doesn't know of."""
+"""Seconds for which a new leader waits for a lock held by a paused one, once per line. Some stores treat an old lock as
+expired, without the knowledge of the paused leader."""
 
 STUCK_ENOUGH = 3
-"""After so many calls that were stuck nothing more is tried."""
+"""The number of stuck calls after which the check stops."""
 
 
 @frozen
 class Killed(Exception):
-    """The leader died where it was to die."""
+    """The leader was killed as planned."""
 
 
 @frozen
 class Suspended(Exception):
-    """The leader was paused where it was to pause."""
+    """The leader was paused as planned."""
 
     child: Child
 
 
 @frozen
 class Found(Exception):
-    """A rule was broken; the experiment is over."""
+    """A rule was broken, which ends the experiment."""
 
     rule: Rule
     seen: str
 
 
 class Unusable(Exception):
-    """The store is in a state that no leader comes out of; nothing more can be checked."""
+    """No leader can recover the store; no more checks are possible."""
 
 
 @define
 class Call:
-    """A call that was made, and the lines that it came to."""
+    """A call, and the lines that it reached."""
 
     method: str
     lines: Sequence[Line] = ()
 
     def stops(self, way: Way, *, again: bool) -> Iterator[Stop]:
-        """Where it can be stopped: around it, and at each line, the first time, or ``again`` at the second and last."""
+        """Yield the places to stop it: around it, and at each line; with ``again`` also the second and last time."""
         yield Stop(way, Moment.BEFORE)
         for line in self.lines:
             times = {1, 2, line.times} if again else {1}
@@ -89,20 +89,20 @@ class Call:
 
 
 Stops = Mapping[int, tuple[Stop, ...]]
-"""By the number of the call within an experiment."""
+"""The stops by the number of the call within an experiment."""
 
 
 # large: one field for each thing that an experiment keeps; each kind of experiment adds its own
 @define(eq=False)
 class Play:
-    """One experiment after the other, on one store.
+    """A sequence of experiments on one store.
 
     Attributes:
-        helpers: the processes that work for the leaders' ones, by their ids.
-        files: whose lines are followed; known once the user's thing was made.
-        stops: those of the present experiment.
-        calls: those of the present experiment so far.
-        steps: what happened in it so far, for people.
+        helpers: the ids of the processes that work for the leaders.
+        files: the files whose lines are traced; known once the user's object was made.
+        stops: the stops of the present experiment.
+        calls: the calls of the present experiment so far.
+        steps: the history of the present experiment, for people.
         zombie: a leader that is paused while another one leads.
     """
 
@@ -113,32 +113,34 @@ class Play:
     stops: Stops = field(factory=dict, init=False)
     calls: list[Call] = field(factory=list, init=False)
     steps: list[str] = field(factory=list, init=False)
-    discoveries: int = field(default=0, init=False)  # deaths in it at lines where nobody had died before
+    discoveries: int = field(default=0, init=False)  # kills in it at lines where no process was killed before
     stuck: int = field(default=0, init=False)  # calls that did not return
     broken: int = field(default=0, init=False)  # experiments of the present kind in which a rule was broken
     recuperating: bool = field(default=False, init=False)  # between a broken rule and the next experiment
     zombie: Child | None = field(default=None, init=False)
     children: list[Child] = field(factory=list, init=False)
-    _killed: dict[str, set[tuple[str, int]]] = field(factory=dict, init=False)  # by method, where somebody was killed
+    _killed: dict[str, set[tuple[str, int]]] = field(
+        factory=dict, init=False
+    )  # by method, the lines where a process was killed
     _woken: list[Answer] = field(factory=list, init=False)
     _failed: int = field(default=0, init=False)  # calls that raised while the zombie was paused
-    _waited: set[tuple[str, int]] = field(factory=set, init=False)  # the lines where somebody was left to wait for it
+    _waited: set[tuple[str, int]] = field(factory=set, init=False)  # the lines where a process has waited for it
     _paused: tuple[int, str] = field(default=(0, ""), init=False)
 
     def start(self) -> str:
-        """Take note where an experiment begins; returns that for people."""
+        """Record where an experiment begins; return that as text for people."""
         raise NotImplementedError
 
     def look(self) -> None:
-        """Have a reader look.
+        """Read the store as a reader.
 
         Raises:
-            Found: it sees what can't be right.
+            Found: it sees rows that can't be right.
         """
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Have a new leader do what the experiment was to do."""
+        """Complete the experiment with a new leader."""
         raise NotImplementedError
 
     def tidy(self) -> None:
@@ -146,10 +148,10 @@ class Play:
         raise NotImplementedError
 
     def recuperate(self) -> None:
-        """After a rule was broken: take what is there as given.
+        """Accept the present rows, after a rule was broken.
 
         Raises:
-            Unusable: no leader can go on.
+            Unusable: no leader can continue.
         """
         raise NotImplementedError
 
@@ -158,12 +160,12 @@ class Play:
         self.stops, self.calls, self.steps, self.discoveries = stops, [], [where], 0
 
     def new_child(self) -> Child:
-        """A process for a new leader."""
+        """Return a process for a new leader."""
         self.children.append(self.nursery.child())
         return self.children[-1]
 
     def end_children(self, *, but: Child | None = None) -> None:
-        """Kill all processes, but one."""
+        """Kill all processes except ``but``."""
         for child in self.children:
             if child is not but:
                 child.end()
@@ -171,10 +173,10 @@ class Play:
         self.zombie = None
 
     def call(self, child: Child, says: str, method: str, *arguments: Any) -> Answer:
-        """Have ``child`` call a method; ``says`` is the step in the history.
+        """Call a method in ``child``; ``says`` is the step in the history.
 
         Raises:
-            Killed, Suspended: where that was to be.
+            Killed, Suspended: the call was stopped as planned.
             Found: it does not return, or the process ended by itself.
         """
         number = len(self.calls)
@@ -184,18 +186,18 @@ class Play:
         return self._answer(child, number, says)
 
     def crash(self, child: Child) -> None:
-        """End a leader between two calls."""
+        """Kill a leader between two calls."""
         child.kill()
         self.findings.kills += 1
         self.steps.append("it dies")
 
     @property
     def paused_call(self) -> Call:
-        """The call that the zombie is in."""
+        """The call in which the zombie was paused."""
         return self.calls[self._paused[0]]
 
     def wake(self) -> Answer:
-        """Have the zombie go on, to the end of its call."""
+        """Resume the zombie to the end of its call, and return its answer."""
         assert self.zombie is not None  # noqa: S101
         number, says = self._paused
         if self.zombie.paused:
@@ -253,7 +255,7 @@ class Play:
         return Suspended(child)
 
     def _waits(self, child: Child) -> bool:
-        """Whether a call waits, perhaps for what the zombie holds; where there is none, nobody wants to know."""
+        """Return whether a call waits, perhaps for a lock of the zombie; False without a paused zombie."""
         return self._is_paused and is_asleep(child.pid) and self._helpers_sleep()
 
     def _helpers_sleep(self) -> bool:
@@ -265,7 +267,7 @@ class Play:
 
     @contextmanager
     def released_if_waiting(self) -> Iterator[None]:
-        """Have the zombie go on if what this thread does meanwhile, which is no call, waits for what that holds."""
+        """Resume the zombie if this thread, which makes no call meanwhile, waits for a lock that the zombie holds."""
         if not self._is_paused:
             yield
             return
@@ -286,7 +288,7 @@ class Play:
         watching.result()
 
     def _patience(self, child: Child) -> float:
-        """How long it is left to wait where it is."""
+        """Return the seconds for which the child may wait at its present line."""
         return BLOCKED_SECONDS if _reached(child) in self._waited else LEASE_SECONDS
 
     def _unblock(self, child: Child) -> bool:
@@ -294,7 +296,7 @@ class Play:
         return self.release("the other one waits for it")
 
     def _relieve(self, child: Child, *, is_busy: bool) -> None:
-        """A call has raised, perhaps for want of what the zombie holds: it says so, or nobody gets any further."""
+        """Resume the zombie if a call raised, perhaps for its lock: because the store is busy, or in the last try."""
         if not self._is_paused:
             return
         self._failed += 1
@@ -306,7 +308,7 @@ class Play:
             self.release("the other one can't go on without it")
 
     def release(self, why: str) -> bool:
-        """Have the zombie go on where it was paused, as only it can let go of what it holds; whether it was paused."""
+        """Resume the paused zombie, because only it can release its locks; return whether it was paused."""
         if self.zombie is None or not self.zombie.paused:
             return False
         number, says = self._paused
@@ -316,7 +318,7 @@ class Play:
 
 
 def _reached(child: Child) -> tuple[str, int]:
-    """The newest line of its call."""
+    """Return the newest line of its call."""
     lines = child.trail.lines()
     return (lines[-1].file, lines[-1].line) if lines else ("", 0)
 

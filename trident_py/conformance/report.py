@@ -1,4 +1,4 @@
-"""What a check of the conformance kit found: the rules that were broken, each with a history that shows it."""
+"""The report of a check: the broken rules, each with a history that shows it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from attrs import define, field, frozen
 
 
 class Rule(StrEnum):
-    """What the kit holds sinks, states and spouts to; `sentence` says it."""
+    """The rules for sinks, states and spouts; `sentence` is the text of a rule."""
 
     def __new__(cls, value: str, sentence: str) -> Rule:
-        """A member is its name in reports, and has the sentence beside it."""
+        """Make a member from its name in reports and its sentence."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.sentence = sentence
@@ -66,7 +66,7 @@ class Violation:
 
     Attributes:
         rule: its name, as in the docs.
-        history: what was done, one step a line, and what was seen then; no shorter one was found.
+        history: the steps of the experiment, one per line, and the observation; no shorter one was found.
     """
 
     rule: Rule
@@ -78,15 +78,15 @@ class Violation:
 
 @frozen(kw_only=True)
 class Report:
-    """What came of a check; ``str()`` prints it.
+    """The result of a check; ``str()`` formats it.
 
     Attributes:
-        subject: what was checked.
+        subject: the kind of the checked object.
         violations: at most one for each rule, the one with the shortest history.
-        lines: how many lines of the user's code were reached, counted once for each method that reached them.
-        kills: how many processes were killed.
-        pauses: how many were paused while another one took over.
-        promise: what was checked, where less than exactly-once is promised; empty: that.
+        lines: the number of reached lines of the user's code, counted once for each method that reached them.
+        kills: the number of killed processes.
+        pauses: the number of processes paused while another one took over.
+        promise: the promise that was checked, if it is weaker than exactly-once; otherwise empty.
     """
 
     subject: str
@@ -102,7 +102,7 @@ class Report:
         return not self.violations
 
     def __bool__(self) -> bool:
-        """As `ok`, so that ``assert check_sink(…)`` is a test, which prints the report when it fails."""
+        """Return `ok`, so that ``assert check_sink(…)`` is a test, which prints the report when it fails."""
         return self.ok
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ class Report:
 
 
 Reached: TypeAlias = tuple[str, str, int]
-"""A method, and a line that it came to: file and number."""
+"""A method, and a line that it reached: file and number."""
 
 
 @define
@@ -130,13 +130,13 @@ class Findings:
     killed: set[Reached] = field(factory=set)
 
     def note(self, rule: Rule, steps: Sequence[str]) -> None:
-        """``steps`` broke ``rule``."""
+        """Record that ``steps`` broke ``rule``."""
         known = self.shortest.get(rule)
         if known is None or len(steps) < len(known):
             self.shortest[rule] = list(steps)
 
     def report(self, subject: str, promise: str = "", *, complete: bool = True) -> Report:
-        """The report; a check that was not cut short must have killed at each line."""
+        """Return the report; a check that was not cut short must have killed at each line."""
         missed = sorted(self.reached - self.killed)
         if complete and missed:
             self.note(Rule.KILLED_EVERYWHERE, [f"{method}() at {file}:{line}" for method, file, line in missed])

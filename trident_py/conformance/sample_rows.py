@@ -1,4 +1,4 @@
-"""Rows to give to sinks and states: of any schema, the same each time, and so that one can tell whose they are."""
+"""Sample rows for sinks and states: of any schema, always the same, and different for each transaction."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ATTEMPT_ROWS = 3
 
 
 def sample_rows(schema: t.StructType, txid: int, variant: int = 0, count: int = ATTEMPT_ROWS) -> list[tuple[Any, ...]]:
-    """The rows of transaction ``txid``; another variant has others, but for the last row, which all transactions have.
+    """Return the rows of transaction ``txid``; variants have other rows, except the last, which is always the same.
 
-    The last one is there since rows may be equal: a store that takes it for a row that it has already loses it.
+    The last row checks that rows may be equal: a store that mistakes it for an existing row loses it.
     """
     numbers = [(txid * 8 + variant % 8) * 8 + position + 1 for position in range(count - 1)] + [0]
     texts = [f"t{txid}.{variant}.{position}" for position in range(count - 1)] + ["always"]
@@ -26,16 +26,16 @@ def sample_rows(schema: t.StructType, txid: int, variant: int = 0, count: int = 
 
 
 TXIDS, VARIANTS = 500, 3
-"""How many transactions most checks need, and attempts of each."""
+"""The numbers of transactions, and of attempts of each, that most checks need."""
 
 
 def batch_name(txid: int, variant: int) -> str:
-    """Names the rows of `sample_rows`."""
+    """Return the name of the rows of `sample_rows`."""
     return f"{txid}.{variant}"
 
 
 def sample_batches(schema: t.StructType) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of the transactions that most checks need."""
+    """Return the rows of the transactions that most checks need."""
     numbers = [(txid, variant) for txid in range(1, TXIDS) for variant in range(VARIANTS)]
     return {batch_name(*number): sample_rows(schema, *number) for number in numbers}
 
@@ -61,7 +61,7 @@ _ATOMIC: Mapping[type[t.DataType], Callable[[int, str], Any]] = {
 
 
 def value(kind: t.DataType, number: int, text: str) -> Any:
-    """A value of a type, made of a number and a text."""
+    """Return a value of a type, made of a number and a text."""
     match kind:
         case t.ArrayType():
             return [value(kind.elementType, number, text)]
@@ -75,7 +75,7 @@ def value(kind: t.DataType, number: int, text: str) -> Any:
 
 
 def comparable(row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row as it is compared: nested values as tuples, a moment in UTC without its zone."""
+    """Return a row for comparison: nested values as tuples, moments in UTC without zone."""
     return tuple(_plain(each) for each in row)
 
 

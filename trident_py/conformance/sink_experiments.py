@@ -1,4 +1,4 @@
-"""What is tried with a sink, the simplest first, so that the first history that breaks a rule is a short one."""
+"""The experiments with a sink, the simplest first, so that the first history that breaks a rule is short."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from trident_py.conformance.sink_play import SinkPlay
 
 
 def begun(play: SinkPlay) -> None:
-    """The first leader finds an empty store."""
+    """Start the first leader on an empty store."""
     play.leading()
 
 
 def one(play: SinkPlay) -> None:
-    """A transaction, as nearly all are."""
+    """Commit one transaction, as in most cases."""
     leader, txid = play.leading(), play.next
     prepared = play.prepared(leader, txid)
     play.look()
@@ -23,7 +23,7 @@ def one(play: SinkPlay) -> None:
 
 
 def taken_over(play: SinkPlay) -> None:
-    """A leader dies with a transaction prepared, and another one has it committed."""
+    """Kill a leader with a prepared transaction; another leader commits it."""
     leader, txid = play.leading(), play.next
     play.prepared(leader, txid)
     play.crash(leader)
@@ -31,7 +31,7 @@ def taken_over(play: SinkPlay) -> None:
 
 
 def committed_and_taken_over(play: SinkPlay) -> None:
-    """A leader dies with a transaction committed, which comes again, since other outputs lack it; then another one."""
+    """Kill a leader after its commit; the next one commits the transaction again, as other outputs lack it."""
     leader, txid = play.leading(), play.next
     play.commit(leader, play.prepared(leader, txid))
     play.crash(leader)
@@ -39,14 +39,14 @@ def committed_and_taken_over(play: SinkPlay) -> None:
 
 
 def aborted(play: SinkPlay) -> None:
-    """An attempt is given up, and the next one is committed."""
+    """Abort an attempt, and commit the next one."""
     leader, txid = play.leading(), play.next
     play.abort(leader, play.prepared(leader, txid).tx)
     play.committed(leader, txid)
 
 
 def given_up_again(play: SinkPlay) -> None:
-    """A committed transaction comes again, as another output lacks it, and that attempt is given up."""
+    """Repeat a committed transaction, because another output lacks it, and abort that attempt."""
     leader, txid = play.leading(), play.next
     play.commit(leader, play.prepared(leader, txid))
     play.abort(leader, play.prepared(leader, txid).tx)
@@ -55,7 +55,7 @@ def given_up_again(play: SinkPlay) -> None:
 
 
 def unreadable(play: SinkPlay) -> None:
-    """A batch can't be read, since a user's function in front of the sink raises; the next attempt can."""
+    """Fail to read a batch, because a user's function before the sink raises; the next attempt works."""
     leader, txid = play.leading(), play.next
     prepared = play.prepare(leader, txid, fails=True)
     play.abort(leader, prepared.tx if prepared else play.last_tx(leader))
@@ -63,7 +63,7 @@ def unreadable(play: SinkPlay) -> None:
 
 
 def answer_lost(play: SinkPlay) -> None:
-    """The answer of a commit is lost, so its transaction comes again, as the next attempt of the same leader."""
+    """Lose the answer of a commit; the transaction comes again, as the next attempt of the same leader."""
     leader, txid = play.leading(), play.next
     play.commit(leader, play.prepared(leader, txid))
     play.committed(leader, txid)
@@ -72,7 +72,7 @@ def answer_lost(play: SinkPlay) -> None:
 
 
 def side_by_side(play: SinkPlay) -> None:
-    """Two transactions are prepared before the first is committed."""
+    """Prepare two transactions before the first is committed."""
     leader, txid = play.leading(), play.next
     first, second = play.prepared(leader, txid), play.prepared(leader, txid + 1)
     play.commit(leader, first)
@@ -81,7 +81,7 @@ def side_by_side(play: SinkPlay) -> None:
 
 
 def failed_side_by_side(play: SinkPlay) -> None:
-    """The first of two transactions fails, so both are given up and come again."""
+    """Fail the first of two transactions, so that both are aborted and come again."""
     leader, txid = play.leading(), play.next
     first, second = play.prepared(leader, txid), play.prepared(leader, txid + 1)
     again = play.prepared(leader, txid)
@@ -92,7 +92,7 @@ def failed_side_by_side(play: SinkPlay) -> None:
 
 
 def empty(play: SinkPlay) -> None:
-    """A transaction without rows is a transaction."""
+    """Commit a transaction without rows."""
     leader, txid = play.leading(), play.next
     play.sizes[txid] = 0
     play.commit(leader, play.prepared(leader, txid))
@@ -101,7 +101,7 @@ def empty(play: SinkPlay) -> None:
 
 
 def started_again(play: SinkPlay) -> None:
-    """The same process leads again, with the same object."""
+    """Lead again with the same process and object."""
     leader, txid = play.leading(), play.next
     play.commit(leader, play.prepared(leader, txid))
     play.prepared(leader, txid + 1)
@@ -110,7 +110,7 @@ def started_again(play: SinkPlay) -> None:
 
 
 def overtaken(play: SinkPlay) -> None:
-    """A leader has prepared a transaction when a new one begins to recover, which is paused there."""
+    """Pause a new leader in its recovery, while the old one has a prepared transaction."""
     leader, txid = play.leading(), play.next
     play.waiting = leader, play.prepared(leader, txid)
     play.take_over()
@@ -118,11 +118,11 @@ def overtaken(play: SinkPlay) -> None:
     play.committed(play.leading(), txid)
 
 
-# --- when a paused leader goes on -------------------------------------------------------------------------------------
+# --- when a paused leader continues -----------------------------------------------------------------------------------
 
 
 def before_replay(play: SinkPlay) -> None:
-    """The new leader has recovered, and done nothing else; what the older one had prepared it tries to commit."""
+    """Recover with a new leader, which does nothing else; then the old one tries to commit its prepared transaction."""
     play.take_over()
     play.wake_zombie(commits=True)
     play.look()
@@ -130,7 +130,7 @@ def before_replay(play: SinkPlay) -> None:
 
 
 def during_replay(play: SinkPlay) -> None:
-    """The new leader has prepared the transaction."""
+    """Prepare the transaction with the new leader, before the old one continues."""
     leader = play.take_over()
     prepared = play.prepare(leader, play.first)
     play.wake_zombie()
@@ -140,7 +140,7 @@ def during_replay(play: SinkPlay) -> None:
 
 
 def after_replay(play: SinkPlay) -> None:
-    """The new leader has committed the transaction, and commits another one afterwards."""
+    """Commit the transaction with the new leader, before the old one continues; commit another one afterwards."""
     play.take_over()
     play.redo()
     play.look()
@@ -150,7 +150,7 @@ def after_replay(play: SinkPlay) -> None:
 
 
 def after_commit(play: SinkPlay) -> None:
-    """The older leader has committed meanwhile."""
+    """Commit with the older leader, while the new one is paused in its recovery."""
     play.overtake()
     play.redo()
 

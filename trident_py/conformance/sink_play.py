@@ -1,4 +1,4 @@
-"""The leaders of a topology that writes to one sink: what they call, what they expect of it, and what readers see."""
+"""The leaders of a topology that writes to one sink: their calls, their expectations, and the rows that readers see."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ TOPOLOGY = TopologyIdentity("conformance", "00000000-0000-4000-8000-000000000001
 
 
 def transaction(attempt: TransactionAttempt, epoch: int) -> SinkTransaction:
-    """An attempt as a sink sees it."""
+    """Return an attempt as a sink receives it."""
     key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, attempt.txid)
     return SinkTransaction(key, attempt, epoch, time=1_767_225_600_000 + attempt.txid)
 
 
 @frozen(kw_only=True)
 class Needs:
-    """What is asked of whoever calls.
+    """The requirements of a sink on its caller.
 
     Attributes:
-        same_rows: every attempt of a transaction has to have the same rows.
-        at_least_once: rows may be there again once a transaction came again: no token is kept.
+        same_rows: every attempt of a transaction must have the same rows.
+        at_least_once: rows may be duplicated once a transaction came again, because no token is kept.
     """
 
     same_rows: bool = False
@@ -53,7 +53,7 @@ class SinkSubject(Subject):
         self._receipts: dict[CommitToken, Any] = {}
 
     def make(self) -> Needs:
-        """The sink."""
+        """Make the sink."""
         self._sink = self._make()
         self._sink.check_fields(self._batches.schema)
         self.things = [self._sink]
@@ -61,19 +61,19 @@ class SinkSubject(Subject):
         return Needs(same_rows=self._sink.needs_exact_replays or at_least_once, at_least_once=at_least_once)
 
     def recover(self, epoch: int) -> Any:
-        """As a leader that takes over does."""
+        """Recover, as a new leader does."""
         return self._sink.recover(TOPOLOGY, epoch)
 
     def prepare(self, tx: SinkTransaction, batch: str, rows: Sequence[Row], fails: bool) -> None:
-        """The receipt stays here."""
+        """Prepare; the receipt stays in this process."""
         self._receipts[tx.token] = self._sink.prepare(tx, self._batches.frame(batch, rows, fails=fails))
 
     def commit(self, tx: SinkTransaction) -> None:
-        """With the receipt of this attempt."""
+        """Commit with the receipt of this attempt."""
         self._sink.commit(tx, self._receipts[tx.token])
 
     def abort(self, tx: SinkTransaction) -> None:
-        """With its receipt, if there is one."""
+        """Abort with the receipt, if there is one."""
         self._sink.abort(tx, self._receipts.get(tx.token))
 
 
@@ -92,8 +92,8 @@ class SinkPlay(Play):
 
     Attributes:
         schema: the fields of its rows.
-        read_rows: what a reader of the store sees.
-        needs: what the sink needs, and promises.
+        read_rows: reads the rows that a reader of the store sees.
+        needs: the requirements and promises of the sink.
     """
 
     schema: StructType = field(kw_only=True)
@@ -115,18 +115,18 @@ class SinkPlay(Play):
     began: int = field(default=1, init=False)  # the first transaction of the experiment
     first: int = field(default=1, init=False)  # the first one that may still come again
     waiting: tuple[Child, Prepared] | None = field(default=None, init=False)  # a leader that will commit this
-    _current: dict[int, Prepared] = field(factory=dict, init=False)  # by process, what it was last called for
+    _current: dict[int, Prepared] = field(factory=dict, init=False)  # by process, the attempt of its last call
     _lenient: bool = field(default=False, init=False)
     _owed: dict[int, Sequence[Row]] = field(factory=dict, init=False)  # by transaction, where commits were answered
 
     # --- leaders --------------------------------------------------------------------------------------------------
 
     def leading(self) -> Child:
-        """The leader that there is, or a new one."""
+        """Return the present leader, or a new one."""
         return self.leader or self.take_over()
 
     def take_over(self) -> Child:
-        """A new leader recovers; what it is told has to fit what is there."""
+        """Recover with a new leader; its token must match the store."""
         for _ in range(TRIES):
             self.leader = None
             self.epoch += 1
@@ -136,18 +136,18 @@ class SinkPlay(Play):
             if made.error:
                 continue
             self.needs = made.value
-            self.steps.pop()  # it tells nothing
+            self.steps.pop()  # this step is not informative
             if self.recover(child):
                 return child
         raise Found(Rule.COMES_THROUGH, f"{TRIES} leaders, one after the other, could not recover")
 
     def recover(self, child: Child) -> bool:
-        """``child`` recovers, in the present epoch; whether it leads now."""
+        """Recover with ``child``, in the present epoch; return whether it leads now."""
         self.epochs[child.pid] = epoch = self.epoch
         return self.recovered(child, epoch, self.call(child, f"leader {epoch} recovers", "recover", epoch))
 
     def recovered(self, child: Child, epoch: int, answer: Answer) -> bool:
-        """``child`` was told this; whether it leads now."""
+        """Check the answer of ``recover`` in ``child``; return whether it leads now."""
         if answer.error:
             return False
         self.steps.append(f"leader {epoch} is told {answer.value or 'that nothing was committed'}")
@@ -177,11 +177,11 @@ class SinkPlay(Play):
     # --- transactions ---------------------------------------------------------------------------------------------
 
     def last_tx(self, leader: Child) -> SinkTransaction:
-        """The attempt that ``leader`` was last called for."""
+        """Return the attempt for which ``leader`` was last called."""
         return self._current[leader.pid].tx
 
     def prepare(self, leader: Child, txid: int, *, fails: bool = False) -> Prepared | None:
-        """The next attempt of ``txid``; None if it failed."""
+        """Prepare the next attempt of ``txid``; None if it failed."""
         attempt = TransactionAttempt(txid, self._attempts[txid])
         self._attempts[txid] += 1
         tx = transaction(attempt, self.epochs[leader.pid])
@@ -199,7 +199,7 @@ class SinkPlay(Play):
         return None if answer.error else prepared
 
     def commit(self, leader: Child, prepared: Prepared) -> bool:
-        """Commit it; whether that was answered."""
+        """Commit an attempt; return whether there was an answer."""
         tx = prepared.tx
         if self.ledger.fence <= tx.epoch:
             self._fixed.setdefault(tx.txid, self._variants[tx.token])
@@ -216,13 +216,13 @@ class SinkPlay(Play):
         return str(prepared.tx.attempt), (prepared.tx,)
 
     def abort(self, leader: Child, tx: SinkTransaction) -> None:
-        """Give it up; what that raises is only logged, as in the product."""
+        """Abort an attempt; an exception is only logged, as in the product."""
         self.ledger.given_up(tx.token)
         self._current[leader.pid] = Prepared(tx, ())
         self.call(leader, f"leader {tx.epoch} aborts {tx.attempt}", "abort", tx)
 
     def committed(self, leader: Child, txid: int) -> Child:
-        """Have ``txid`` committed, in as many attempts and by as many leaders as it takes; returns the one that did."""
+        """Commit ``txid``, in as many attempts and by as many leaders as necessary; return the leader that did."""
         for number in range(1, TRIES * 2 + 1):
             prepared = self.prepare(leader, txid)
             if prepared is not None and self.commit(leader, prepared):
@@ -234,7 +234,7 @@ class SinkPlay(Play):
         raise Found(Rule.COMES_THROUGH, f"transaction {txid} was not committed in {TRIES * 2} attempts")
 
     def prepared(self, leader: Child, txid: int) -> Prepared:
-        """Have ``txid`` prepared, in as many attempts as it takes."""
+        """Prepare ``txid``, in as many attempts as necessary."""
         for _ in range(TRIES):
             if (prepared := self.prepare(leader, txid)) is not None:
                 return prepared
@@ -242,18 +242,18 @@ class SinkPlay(Play):
 
     @property
     def next(self) -> int:
-        """The transaction that comes next."""
+        """The next transaction."""
         return self.ledger.last + 1
 
     # --- experiments ----------------------------------------------------------------------------------------------
 
     @property
     def lossy(self) -> bool:
-        """Whether a transaction came again in this experiment, or somebody died."""
+        """Whether a transaction came again in this experiment, or a leader was killed."""
         return any(count > 1 for txid, count in self._attempts.items() if txid >= self.began)
 
     def start(self) -> str:
-        """Take note where an experiment begins; returns that for people."""
+        """Record where an experiment begins; return that as text for people."""
         self.first = self.began = self.next
         self.waiting = None
         match self.ledger.last:
@@ -266,40 +266,40 @@ class SinkPlay(Play):
         return f"{done}, and {f'leader {self.epochs[self.leader.pid]} leads' if self.leader else 'nobody leads'}"
 
     def finish(self) -> None:
-        """A leader has died: a new one has everything committed that was begun."""
+        """Commit all begun transactions with a new leader, after a leader was killed."""
         self.look_after_death()
         self.take_over()
         self.redo()
 
     def look_after_death(self) -> None:
-        """A reader looks before anybody recovers; only what changes the store for readers is worth a look."""
+        """Read the store before any leader recovers; only after calls that change the store for readers."""
         if self.calls[-1].method in ("recover", "commit", "abort"):
             self.look()
 
     def redo(self) -> None:
-        """Have everything committed that was begun in this experiment."""
+        """Commit all transactions that were begun in this experiment."""
         for txid in range(self.first, max(self._attempts, default=0) + 1):
             self.committed(self.leading(), txid)
 
     def crash(self, child: Child) -> None:
-        """End a leader between two calls."""
+        """Kill a leader between two calls."""
         super().crash(child)
         self.leader = None
 
     def tidy(self) -> None:
-        """Only the leader stays."""
+        """End all processes except the leader."""
         self.end_children(but=self.leader)
         self._current.clear()
 
     def lead_again(self, child: Child) -> None:
-        """The same process leads again."""
+        """Lead again with the same process."""
         self.leader = None
         self.epoch += 1
         if not self.recover(child):
             self.take_over()
 
     def wake_zombie(self, *, commits: bool = False) -> None:
-        """It goes on to the end of its call; what it has prepared it commits, or gives up as what it can't commit."""
+        """Resume the zombie to the end of its call. It then commits its prepared attempt, or aborts it."""
         zombie, method = self.zombie, self.paused_call.method
         assert zombie is not None  # noqa: S101
         answer = self.wake()
@@ -314,7 +314,7 @@ class SinkPlay(Play):
             self.abort(zombie, prepared.tx)
 
     def overtake(self) -> None:
-        """The leader that waits commits, while the newer one is paused in its recovery; then that goes on."""
+        """Commit with the waiting leader, while the newer one is paused in its recovery; then resume that one."""
         recovering = self.zombie
         assert self.waiting is not None  # noqa: S101
         assert recovering is not None  # noqa: S101
@@ -330,7 +330,7 @@ class SinkPlay(Play):
     # --- readers --------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """A reader looks, and must see what may be there."""
+        """Read the store; a reader must see a possible outcome."""
         if not self.needs.at_least_once or not (self.lossy or self.ledger.in_doubt or self.zombie):
             self._raise(self.ledger.read(self.read()))
             return
@@ -341,10 +341,10 @@ class SinkPlay(Play):
             self.ledger.start_over(self.ledger.last, rows)
 
     def ensure_empty(self) -> None:
-        """Refuse a store that has rows before anything was done, such as those of an earlier check.
+        """Refuse a store that already has rows, such as those of an earlier check.
 
         Raises:
-            TopologyError: it has some.
+            TopologyError: it has rows.
         """
         if rows := self.read():
             raise TopologyError(
@@ -353,7 +353,7 @@ class SinkPlay(Play):
             )
 
     def read(self) -> Counter[Row]:
-        """What a reader sees; a store that nothing was committed to need not be readable yet."""
+        """Return the rows that a reader sees; a store without a commit need not be readable yet."""
         try:
             with self.released_if_waiting():
                 return Counter(comparable(row) for row in self.read_rows())
@@ -365,7 +365,7 @@ class SinkPlay(Play):
             raise Found(Rule.READABLE, f"read_rows() raises {described(error)}") from error
 
     def recuperate(self) -> None:
-        """After a rule was broken: take what is there as given, and go on."""
+        """Accept the present rows, after a rule was broken, and continue."""
         self.end_children()
         self.leader, self._lenient = None, True
         self._owed.clear()

@@ -1,4 +1,4 @@
-"""`check_sink`: whether a `TransactionalSink` is exactly-once, by killing and pausing it everywhere."""
+"""`check_sink`: checks that a `TransactionalSink` is exactly-once, by killing and pausing it everywhere."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ ReadRows: TypeAlias = Callable[[], Sequence[Sequence[Any]]]
 def check_sink(
     make_sink: Callable[[], TransactionalSink[Any]], read_rows: ReadRows, *, schema: str | StructType
 ) -> Report:
-    """Find out whether a sink is exactly-once.
+    """Check that a sink is exactly-once.
 
-    Leaders of a topology write to one store, each in a process of its own. They are killed before, after and at each
-    line of each call, and paused there while another one takes over; answers are lost, batches come again as other
-    attempts, with the same rows where they may have been committed. A reader looks at the store in between. Needs a
-    Spark session; without one it builds a local one.
+    Leaders of a topology write to one store, each in a separate process. They are killed before, after and at each line
+    of each call, and paused there while another one takes over. Answers are lost, and batches come again as other
+    attempts; if they may have been committed, with the same rows. A reader looks at the store in between. The check
+    uses the active Spark session; without one it builds a local one.
 
     Args:
         make_sink: makes the sink; called in each process, always for the same store, which is empty at first.
-        read_rows: what a reader of the store sees: all rows, in any order, each a tuple in the order of ``schema``.
-        schema: the fields of the rows that the sink is given.
+        read_rows: returns the rows that a reader of the store sees: all rows, in any order, each a tuple in the order
+            of ``schema``.
+        schema: the fields of the rows that the sink receives.
 
     Returns:
-        What was found. ``report.ok`` says whether nothing was; ``str(report)`` tells all of it. A sink that says of
-        itself that it keeps no token (``keeps_token = False``) may have rows again that were replayed, and loses none.
+        The report. ``report.ok`` is True if no rule was broken; ``str(report)`` has all details. A sink that declares
+        that it keeps no token (``keeps_token = False``) may duplicate replayed rows, but must lose none.
 
     Raises:
         TopologyError: the store is not empty.

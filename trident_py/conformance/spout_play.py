@@ -1,4 +1,4 @@
-"""The leaders of a topology that reads one spout: what they call, what is stored, and which rows are committed."""
+"""The leaders of a topology that reads one spout: their calls, the stored data, and the committed rows."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from trident_py.spark.forked import rows_of_frame
 from trident_py.spouts.adapting import AnySpout, as_trident_spout
 
 BATCHES_MAX = 8
-"""Of a source; the rows that follow are not looked at."""
+"""The number of batches that are read from a source; rows after them are ignored."""
 
 PATIENCE_SECONDS = 30.0
-"""For input that a spout says is on its way."""
+"""Seconds to wait for input that a spout announces."""
 
 
 @frozen
 class Batch:
-    """What an emission gave.
+    """The result of an emission.
 
     Attributes:
-        metadata: what defines it: with what its tasks found out, where it is a spout that learns.
+        metadata: the metadata that defines it; for a spout that learns it from its tasks, including their notes.
         moved: the positions that move once it is committed.
-        ordered: whether its rows have an order: in a DataFrame, and in what several tasks read, they have none.
+        ordered: whether its rows have an order; those of a DataFrame, or read by several tasks, have none.
     """
 
     rows: Sequence[Row]
@@ -64,7 +64,7 @@ class SpoutSubject(Subject):
         self._make, self._spark = make_spout, spark
 
     def make(self, defined: Mapping[str, Json], resolved: Mapping[str, Json], upto: int) -> None:
-        """The spout, with the positions that are stored."""
+        """Make the spout, with the stored positions."""
         config, metrics = TridentConfig(), Metrics()
         given = self._make()
         spout = as_trident_spout(given)
@@ -80,7 +80,7 @@ class SpoutSubject(Subject):
         self.things = [given, coordinator, emitter]
 
     def define(self, txid: int, before: Json, current: Json, again: bool) -> tuple[Json, Mapping[str, Json]] | None:
-        """The metadata of a batch and the positions that it moves; None: there is no input."""
+        """Return the metadata of a batch and the positions that it moves; None if there is no input."""
         waits = threading.Event()
         for _ in range(int(PATIENCE_SECONDS * 10)):
             answer = next(self._coordinator.answers(Ask(1, txid, before, current, again, txid)))
@@ -94,7 +94,7 @@ class SpoutSubject(Subject):
         return None
 
     def emit(self, attempt: TransactionAttempt, metadata: Json) -> Batch:
-        """The rows of a batch; tasks are run here."""
+        """Return the rows of a batch; tasks run in this process."""
         emitted = self._executor.emit_batch(attempt, attempt.txid, metadata)
         rows: list[Row] = []
         notes: list[str] = []
@@ -117,18 +117,18 @@ class SpoutSubject(Subject):
         return Batch(rows, metadata, {}, ordered)
 
     def commit(self, attempt: TransactionAttempt) -> None:
-        """As a committer spout is told."""
+        """Commit, as a committer spout."""
         self._executor.commit(attempt, attempt.txid)
 
     def success(self, attempt: TransactionAttempt) -> None:
-        """Both halves are told."""
+        """Report the success to both halves."""
         self._executor.success(attempt, attempt.txid)
         self._coordinator.coordinator.success(attempt.txid)
 
 
 @define
 class Stored:
-    """What survives a leader, as the record does."""
+    """The data that survives a leader, as the record does."""
 
     metadata: dict[int, Json] = field(factory=dict)
     defined: dict[str, Json] = field(factory=dict)
@@ -154,21 +154,21 @@ class SpoutPlay(Play):
     # --- experiments ----------------------------------------------------------------------------------------------
 
     def start(self) -> str:
-        """A new topology."""
+        """Begin a new topology."""
         self.stored, self.leader, self.ended, self._emitted = Stored(), None, False, {}
         return "nothing is stored"
 
     def finish(self) -> None:
-        """A new leader goes on to the end of the source."""
+        """Continue to the end of the source, with a new leader."""
         self.take_over()
         self.to_the_end()
 
     def tidy(self) -> None:
-        """The next experiment begins with nothing."""
+        """End all processes: the next experiment begins with nothing."""
         self.end_children()
 
     def recuperate(self) -> None:
-        """The same, as nothing is kept from one experiment to the next."""
+        """Do the same, because nothing is kept from one experiment to the next."""
         self.end_children()
         self.findings_left -= 1
         if self.findings_left < 0:
@@ -179,7 +179,7 @@ class SpoutPlay(Play):
     # --- leaders --------------------------------------------------------------------------------------------------
 
     def take_over(self) -> Child:
-        """A new leader begins where the record is."""
+        """Start a new leader at the stored position."""
         for _ in range(TRIES):
             child = self.new_child()
             stored = self.stored
@@ -192,16 +192,16 @@ class SpoutPlay(Play):
         raise Found(Rule.COMES_THROUGH, f"{TRIES} leaders, one after the other, could not make the spout")
 
     def leading(self) -> Child:
-        """The leader that there is, or a new one."""
+        """Return the present leader, or a new one."""
         return self.leader or self.take_over()
 
     def _succeed(self, child: Child) -> None:
-        """Successes that are owed are told again."""
+        """Repeat all successes that may have been lost."""
         for txid in range(self.stored.succeeded + 1, max(self.stored.committed, default=0) + 1):
             self.success(child, txid)
 
     def success(self, child: Child, txid: int) -> None:
-        """Tell both halves."""
+        """Report the success of ``txid`` to both halves."""
         attempt = TransactionAttempt(txid, self.stored.attempts[txid] - 1)
         self.call(child, f"success of {attempt}", "success", attempt)
         self.stored.succeeded = max(self.stored.succeeded, txid)
@@ -209,7 +209,7 @@ class SpoutPlay(Play):
     # --- transactions ---------------------------------------------------------------------------------------------
 
     def define(self, child: Child, txid: int) -> bool:
-        """Have ``txid`` defined; whether there is input for it."""
+        """Define ``txid``; return whether there is input for it."""
         stored = self.stored
         before, current = stored.metadata.get(txid - 1), stored.metadata.get(txid)
         for _ in range(TRIES):
@@ -225,7 +225,7 @@ class SpoutPlay(Play):
             self.steps[-1] += ": there is no input"
             return False
         metadata, moved = answer.value
-        if txid not in stored.metadata:  # what comes again moves nothing: later batches may be defined
+        if txid not in stored.metadata:  # a repeated batch moves nothing: later batches may be defined
             stored.defined.update(moved)
         stored.metadata[txid] = metadata
         stored.attempts[txid] += 1
@@ -233,7 +233,7 @@ class SpoutPlay(Play):
         return True
 
     def emit(self, child: Child, txid: int) -> Batch:
-        """Have the present attempt of ``txid`` emitted."""
+        """Emit the present attempt of ``txid``."""
         metadata = self.stored.metadata[txid]
         for _ in range(TRIES):
             attempt = TransactionAttempt(txid, self.stored.attempts[txid] - 1)
@@ -252,12 +252,12 @@ class SpoutPlay(Play):
         return batch
 
     def announce(self, txid: int, batch: Batch) -> None:
-        """The commit of the batch is stored as what comes next: should it come again, it does by what was found out."""
+        """Store the announced commit with its metadata: if the batch comes again, it comes by these notes."""
         self.stored.metadata[txid] = batch.metadata
         self.steps.append(f"the commit of transaction {txid} is announced")
 
     def commit(self, child: Child, txid: int, batch: Batch) -> None:
-        """The transaction is committed: from now on that is stored."""
+        """Commit the transaction and store that."""
         attempt = TransactionAttempt(txid, self.stored.attempts[txid] - 1)
         answer = self.call(child, f"commit of {attempt}", "commit", attempt)
         if answer.error:
@@ -272,17 +272,17 @@ class SpoutPlay(Play):
         return max(self.stored.committed, default=0) + 1
 
     def to_the_end(self) -> None:
-        """One transaction after the other, until there is no more input, or there were enough."""
+        """Process one transaction after the other, until there is no more input, or there were enough."""
         child = self.leading()
         while self.next <= BATCHES_MAX and self.define(child, txid := self.next):
             self.commit(child, txid, self.emit(child, txid))
             self.success(child, txid)
         self.ended = self.next <= BATCHES_MAX
 
-    # --- what came of it ------------------------------------------------------------------------------------------
+    # --- the outcome ----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Compare what was committed with the source."""
+        """Compare the committed rows with the source."""
         batches = [self.stored.committed[txid] for txid in sorted(self.stored.committed)]
         source = [comparable(row if isinstance(row, tuple | list) else (row,)) for row in self.read_source()]
         width = len(source[0]) if source else None
@@ -292,7 +292,7 @@ class SpoutPlay(Play):
         if twice := Counter(rows) - Counter(source):
             raise Found(Rule.NO_ROW_TWICE, f"committed, and not in the source so often: {listed(twice)}")
         if not (self.ended or self.ordered):
-            return  # nobody knows which rows of a long source should be there by now
+            return  # it is unknown which rows of a long source should be committed by now
         expected = source if self.ended else source[: len(rows)]
         if lost := Counter(expected) - Counter(rows):
             raise Found(Rule.NO_ROW_LOST, f"in no committed batch: {listed(lost)}")

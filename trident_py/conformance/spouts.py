@@ -1,4 +1,4 @@
-"""`check_spout`: whether the batches of a spout hold each row of its source once, whatever dies."""
+"""`check_spout`: checks that the committed batches of a spout contain each row of its source once, despite kills."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from trident_py.spouts.adapting import AnySpout, as_trident_spout
 
 
 def check_spout(make_spout: Callable[[], AnySpout], read_source: Callable[[], Sequence[Any]]) -> Report:
-    """Find out whether each row of a source is in one committed batch, whatever dies.
+    """Check that each row of a source is in one committed batch, despite kills.
 
-    Leaders of a topology read the source from its beginning to its end, again and again. They are killed before, after
-    and at each line of each call, batches fail and come again, successes are told late. Spark is needed only by spouts
-    that emit DataFrames; partitions are read here, not in tasks.
+    Leaders of a topology read the source from its beginning to its end, repeatedly. They are killed before, after and
+    at each line of each call. Batches fail and come again, and successes are reported late. Spark is needed only by
+    spouts that emit DataFrames; partitions are read in this process, not in tasks.
 
     Args:
         make_spout: makes the spout; called in each process.
-        read_source: the rows of the source, in order, with all or the first fields of the spout's rows. Only the
-            first batches are looked at.
+        read_source: returns the rows of the source, in order, with all or the first fields of the spout's rows. Only
+            the first batches are compared.
 
     Returns:
-        What was found. A spout with ``Replay.NON_TRANSACTIONAL`` promises nothing but to come through.
+        The report. A spout with ``Replay.NON_TRANSACTIONAL`` promises only that transactions complete.
     """
     findings = Findings()
     with Nursery.open(
         partial(serve, make=partial(SpoutSubject, make_spout, session_if_any())), forget_connections
     ) as nursery:
-        spout = as_trident_spout(make_spout())  # no sooner: it may have threads, which no forked process has
+        spout = as_trident_spout(make_spout())  # after the fork: it may have threads, which a forked process lacks
         play = SpoutPlay(nursery, findings, read_source=read_source, replay=spout.replay, ordered=spout.in_order)
         complete = checked(play, EXPERIMENTS if spout.replay is not Replay.NON_TRANSACTIONAL else EXPERIMENTS[:1])
     promises = {Replay.OPAQUE: "each row in one committed batch", Replay.NON_TRANSACTIONAL: "none"}
@@ -44,12 +44,12 @@ def check_spout(make_spout: Callable[[], AnySpout], read_source: Callable[[], Se
 
 
 def straight(play: SpoutPlay) -> None:
-    """Nothing fails."""
+    """Process the source without failures."""
     play.to_the_end()
 
 
 def each_fails(play: SpoutPlay) -> None:
-    """The first attempt of each transaction fails after it was emitted."""
+    """Fail the first attempt of each transaction after its emission."""
     child = play.leading()
     for txid in (1, 2, 3):
         if play.define(child, txid):
@@ -61,7 +61,7 @@ def each_fails(play: SpoutPlay) -> None:
 
 
 def ahead(play: SpoutPlay) -> None:
-    """Three transactions are emitted before the first is committed; it fails, and all come again."""
+    """Emit three transactions before the first is committed; it fails, and all come again."""
     child = play.leading()
     known = [txid for txid in (1, 2, 3) if play.define(child, txid) and play.emit(child, txid)]
     for txid in known:
@@ -73,7 +73,7 @@ def ahead(play: SpoutPlay) -> None:
 
 
 def taken_over(play: SpoutPlay) -> None:
-    """The leader dies with two transactions emitted, and the next one with the first of them committed."""
+    """Kill the leader with two emitted transactions, and the next one after it has committed the first of them."""
     child = play.leading()
     for txid in (1, 2):
         if play.define(child, txid):
@@ -88,7 +88,7 @@ def taken_over(play: SpoutPlay) -> None:
 
 
 def announced(play: SpoutPlay) -> None:
-    """The leader dies when it was about to commit the second batch, which comes again as it was."""
+    """Kill the leader before it commits the second batch, which comes again unchanged."""
     child = play.leading()
     if play.define(child, 1):
         play.commit(child, 1, play.emit(child, 1))
@@ -100,7 +100,7 @@ def announced(play: SpoutPlay) -> None:
 
 
 def late(play: SpoutPlay) -> None:
-    """A leader is paused while another one goes on to the end; then it goes on."""
+    """Pause a leader while another one continues to the end; then resume it."""
     play.finish()
     play.wake()
 

@@ -1,4 +1,7 @@
-"""The leaders of a topology that aggregates into one state: what is called, and what the state promises."""
+"""The leaders of a topology that aggregates into one state: the calls, and the promises of the state.
+
+A ledger follows the values that a reader may see, and `Aggregated` derives them from the rows.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from trident_py.rows.schema import arrow_table, select
 Values = Mapping[Row, Any]
 
 RECENT = 8
-"""The commits that are looked at to tell why values are wrong."""
+"""The number of recent commits that are searched for the reason of wrong values."""
 
 
 @define
@@ -39,18 +42,18 @@ class StateLedger(Ledger):
     """Follows one state.
 
     Attributes:
-        accumulator: the values by key after some rows, given those before.
+        accumulator: returns the values by key after some rows, from the values before.
     """
 
     accumulator: Callable[[Values, Sequence[Row]], Values] = field(kw_only=True)
 
     def changed(self, before: Counter[Row], rows: Sequence[Row]) -> Counter[Row]:
-        """What a reader sees after a transaction with these rows."""
+        """Return the values that a reader sees after a transaction with these rows."""
         values = self.accumulator({row[:-1]: row[-1] for row in before}, rows)
         return Counter((*key, value) for key, value in values.items())
 
     def begun(self, token: CommitToken, rows: Sequence[Row]) -> None:
-        """A commit is called: where its transaction is there already, it may be replaced by what this attempt has."""
+        """Record the call of a commit; if its transaction is committed already, these rows may replace the old ones."""
         again = [each for each in self.outcomes if each.last == token.txid] if token.epoch >= self.fence else []
         super().begun(token, rows)
         self._rows[token] = rows
@@ -62,7 +65,7 @@ class StateLedger(Ledger):
                 self.outcomes.append(Outcome(token.txid, frozenset([token]), after, each.before))
 
     def answered(self, token: CommitToken) -> None:
-        """A commit has returned."""
+        """Record that a commit has returned."""
         super().answered(token)
         rows = self._rows[token]
         done = [each for each in self.outcomes if each.rows == self.changed(each.before, rows)]
@@ -71,7 +74,7 @@ class StateLedger(Ledger):
     _rows: dict[CommitToken, Sequence[Row]] = field(factory=dict, init=False)
 
     def _explained(self, rows: Counter[Row], among: Sequence[Outcome]) -> Broken:
-        """The rule that values break which are none of these outcomes."""
+        """Return the rule broken by values that match no outcome."""
         newest = among[-1]
         seen = "; ".join(
             f"{what} {listed(each)}"
@@ -100,12 +103,12 @@ AnyAggregator: TypeAlias = CombinerAggregator[Any] | ReducerAggregator[Any]
 
 @frozen(kw_only=True)
 class Aggregated:
-    """What is aggregated, by what, into what.
+    """The aggregation of a check: its fields and its aggregator.
 
     Attributes:
         rows: the fields of the rows.
-        keys: those that are the key.
-        inputs: those that the aggregator sees.
+        keys: the fields of the key.
+        inputs: the fields that the aggregator receives.
         value: the field of the result.
     """
 
@@ -117,7 +120,11 @@ class Aggregated:
 
     @classmethod
     def of(cls, schema: t.StructType, aggregator: AnyAggregator) -> Aggregated:
-        """What the aggregator takes is the input, a field of its name (``count``) the result's, the rest is the key."""
+        """Derive the aggregation.
+
+        The aggregator's fields are its input. A field with its name (``count``) is the result's, and all others are the
+        key.
+        """
         name = type(aggregator).__name__.lower()
         named = [each for each in schema.fields if each.name.lower() == name and each.name not in aggregator.in_fields]
         rows = t.StructType([each for each in schema.fields if each not in named])
@@ -137,7 +144,7 @@ class Aggregated:
         return next(kind for python, kind in _KINDS if isinstance(value, python))
 
     def accumulator(self, before: Values, rows: Sequence[Row]) -> Values:
-        """The values by key after ``rows``."""
+        """Return the values by key after ``rows``."""
         values = dict(before)
         for key, group in self._groups(rows).items():
             partial = self._partial(group)
@@ -155,7 +162,7 @@ class Aggregated:
         return values
 
     def change(self, rows: Sequence[Row]) -> Any:
-        """What Spark's job makes of the rows: keys and partial values, or keys and the rows that a reducer takes."""
+        """Return the change as Spark's job makes it: keys with partial values, or with the rows for a reducer."""
         if isinstance(self.aggregator, ReducerAggregator):
             fields = [*self.keys.fields, *(evolve_name(each) for each in self.inputs.fields)]
             order = [self.rows.names.index(each) for each in [*self.keys.names, *self.inputs.names]]
@@ -183,7 +190,7 @@ class Aggregated:
 
 
 def evolve_name(each: t.StructField) -> t.StructField:
-    """A field of the same type that may stand beside a key of its name."""
+    """Return a field of the same type under a name that differs from any key's."""
     return t.StructField(f"_{each.name}", each.dataType, each.nullable)
 
 
@@ -213,7 +220,7 @@ class StateSubject(Subject):
         self._make, self._read, self._aggregated = make_factory, read_rows, aggregated
 
     def make(self) -> Needs:
-        """The state."""
+        """Make the state."""
         given, aggregated = self._make(), self._aggregated
         factory = given.for_fields(aggregated.keys, aggregated.value)
         state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
@@ -230,15 +237,15 @@ class StateSubject(Subject):
         return Needs()
 
     def recover(self, epoch: int) -> Any:
-        """As a leader that takes over does."""
+        """Recover, as a new leader does."""
         return self._participant.recover(TOPOLOGY, epoch)
 
     def commit(self, tx: SinkTransaction, rows: Sequence[Row]) -> None:
-        """A group of one transaction."""
+        """Commit a group of one transaction."""
         self._participant.commit_group([(tx, self._aggregated.change(rows))])
 
     def read(self) -> list[Row]:
-        """What is in this process's memory."""
+        """Return the values in this process's memory."""
         return [comparable(row) for row in self._read()]
 
 
@@ -258,14 +265,14 @@ class StatePlay(SinkPlay):
         elif self.kind is StateKind.FENCED:
             super()._judge(epoch, token)
         else:
-            self.steps.pop()  # such a state can't tell
+            self.steps.pop()  # such a state has no token
             self.ledger.fence = epoch
             if self._lenient:
                 self._lenient = False
                 self.ledger.start_over(self.ledger.last, self.read())
 
     def prepare(self, leader: Child, txid: int, *, fails: bool = False) -> Prepared | None:
-        """The next attempt of ``txid``, which the state knows nothing of until it is committed."""
+        """Return the next attempt of ``txid``; the state receives nothing before its commit."""
         attempt = TransactionAttempt(txid, self._attempts[txid])
         self._attempts[txid] += 1
         variant = attempt.attempt_id if self.kind in (StateKind.FENCED, StateKind.OPAQUE) else 0
@@ -276,7 +283,7 @@ class StatePlay(SinkPlay):
         return None if fails else Prepared(tx, [] if txid in self.sizes else self._rows(txid, variant))
 
     def _rows(self, txid: int, variant: int) -> list[Row]:
-        """Some keys are in every transaction, one is in this one only; another variant has them oftener."""
+        """Return rows with some keys of all transactions and one of this transaction only; variants repeat them."""
         own = variant if self.kind is StateKind.FENCED else 0
         fields = self.aggregated.rows
         keys = [sample_rows(fields, txid, own)[0], sample_rows(fields, 0)[0], sample_rows(fields, 0)[-1]]
@@ -290,7 +297,7 @@ class StatePlay(SinkPlay):
         return rows + rows[:2] * (variant % 3)
 
     def commit(self, leader: Child, prepared: Prepared) -> bool:
-        """Commit it; what came before it is recorded as committed, so it will not come again."""
+        """Commit an attempt; all earlier transactions are recorded as committed, so they will not come again."""
         self.first = max(self.first, prepared.tx.txid)
         return super().commit(leader, prepared)
 
@@ -299,22 +306,22 @@ class StatePlay(SinkPlay):
         return f"attempt {prepared.tx.attempt} of {rows}", (prepared.tx, prepared.rows)
 
     def abort(self, leader: Child, tx: SinkTransaction) -> None:
-        """The state doesn't know of it."""
+        """Do nothing: the state doesn't know the attempt."""
 
     def look_after_death(self) -> None:
-        """A map over a key-value store may be read in mid-write, and what was in memory is gone."""
+        """Read the store if it is fenced: others may be read in mid-write, and data in memory is gone."""
         if self.kind is StateKind.FENCED and not self.volatile:
             super().look_after_death()
 
     def look(self) -> None:
-        """A reader looks; where nothing is promised about replays, at what is there once one came."""
+        """Read the store; if the state promises nothing about replays, accept all values after a replay."""
         if self.kind is StateKind.NON_TRANSACTIONAL and (self.lossy or self.ledger.in_doubt):
             self.ledger.start_over(max(each.last for each in self.ledger.outcomes), self.read())
             return
         super().look()
 
     def read(self) -> Counter[Row]:
-        """What a reader sees; of a state in memory, one in its process."""
+        """Return the values that a reader sees; for a state in memory, a reader in its process."""
         if not self.volatile:
             return super().read()
         answer = self.call(self.leading(), "a reader looks", "read")
@@ -323,7 +330,7 @@ class StatePlay(SinkPlay):
 
 
 def state_ledger(aggregated: Aggregated) -> StateLedger:
-    """A ledger for values as this aggregation makes them."""
+    """Return a ledger for the values of this aggregation."""
 
     def accumulator(before: Values, rows: Sequence[Row]) -> Values:
         return {comparable(key): comparable([value])[0] for key, value in aggregated.accumulator(before, rows).items()}

@@ -1,4 +1,4 @@
-"""`check_state`: whether a state keeps what its factory promises, by killing and pausing it everywhere."""
+"""`check_state`: checks that a state keeps its factory's promise, by killing and pausing it everywhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_state(
     schema: str | StructType,
     aggregator: CombinerAggregator[Any] | ReducerAggregator[Any],
 ) -> Report:
-    """Find out whether a state keeps what its factory promises.
+    """Check that a state keeps its factory's promise.
 
     Leaders of a topology aggregate into one store, as ``persistent_aggregate`` does, and are killed before, after and
     at each line of each call. A state that promises exactly-once without more is also paused there, while another
@@ -37,17 +37,17 @@ def check_state(
 
     Args:
         make_factory: makes the factory; called in each process, always for the same store, which is empty at first.
-        read_rows: what a reader sees: for each key its values, and then the value. Called here, but for states that
-            live in a process's memory, where it is called in that.
-        schema: the fields of the rows. Those that the aggregator takes are its input, a field called as it (``count``)
-            is the value's, and the others are the key.
-        aggregator: what is made of the rows of a key.
+        read_rows: returns the rows that a reader sees: for each key its values, and then the value. Called in this
+            process; for states in memory, in the state's process.
+        schema: the fields of the rows. The fields that the aggregator reads are its input. A field with its name
+            (``count``) is the value's, and all others are the key.
+        aggregator: aggregates the rows of a key.
 
     Returns:
-        What was found.
+        The report.
 
     Raises:
-        TopologyError: the schema lacks a field that the aggregator takes, something is not of its kind, or the store
+        TopologyError: the schema lacks a field that the aggregator reads, an argument has the wrong type, or the store
             is not empty.
     """
     factory = make_factory()

@@ -1,4 +1,4 @@
-"""Where a child process stops: before, after or at a line of what it is called for. Runs in the child."""
+"""The stops of a child process: before, after, or at a line of a call. Runs in the child."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 
 
 class Moment(Enum):
-    """When, as seen from the call."""
+    """The moment of a stop in a call."""
 
     BEFORE = "before it begins"
     AT_LINE = "at a line"
@@ -28,7 +28,7 @@ class Moment(Enum):
 
 
 class Way(Enum):
-    """What happens there."""
+    """The effect of a stop."""
 
     KILL = "kill"
     PAUSE = "pause"
@@ -39,11 +39,11 @@ class Stop:
     """One place to stop at.
 
     Attributes:
-        way: whether the process dies or waits there.
-        moment: when.
-        file: whose line; empty unless at a line.
-        line: its number; the process stops before it runs it.
-        nth: at which time that the call comes to it.
+        way: whether the process dies or pauses.
+        moment: the moment in the call.
+        file: the file of the line; empty unless at a line.
+        line: the number of the line; the process stops before it runs it.
+        nth: the number of times that the call must reach the line.
     """
 
     way: Way
@@ -55,7 +55,7 @@ class Stop:
 
 @frozen
 class Line:
-    """A line that a call came to, and how often."""
+    """A line that a call reached, and how often."""
 
     file: str
     number: int
@@ -64,14 +64,15 @@ class Line:
 
 @define
 class Stepper:
-    """Follows a call through the lines of some files, and stops it.
+    """Traces a call through the lines of some files, and stops it.
 
     Attributes:
-        files: whose lines count, beside those of all files that `is_users`; those with a slash at the end are
-            directories.
-        known: the lines that somebody was killed at; whoever comes to another one is killed there. None: nobody is.
-        fresh: called with each line that the call comes to for the first time, and whether the process dies there.
-        wait: returns when a paused process is to go on.
+        files: the files whose lines count, in addition to the users' files (`is_users`); a name that ends with a slash
+            is a directory.
+        known: the lines where a process was killed; a process that reaches any other line is killed there. None: no
+            process is killed at other lines.
+        fresh: called with each line that the call reaches for the first time, and whether the process dies there.
+        wait: returns when a paused process must continue.
     """
 
     files: tuple[str, ...]
@@ -85,7 +86,7 @@ class Stepper:
 
     @contextmanager
     def following(self, stops: Sequence[Stop]) -> Iterator[None]:
-        """Follow what this thread does meanwhile, and the threads that it starts; one stop after the other. Once."""
+        """Trace this thread in the block, and the threads that it starts, with these stops in order. Usable once."""
         self._stops, self._times = list(stops), {}
         self._stop_if(Moment.BEFORE)
         threading.settrace(self._enter)
@@ -95,11 +96,11 @@ class Stepper:
         finally:
             sys.settrace(None)
             threading.settrace(None)
-            self._is_over = True  # what such threads do later belongs to no call
+            self._is_over = True  # later work of such threads belongs to no call
         self._stop_if(Moment.AFTER)
 
     def lines(self) -> list[Line]:
-        """The lines that the last call came to, in the order in which it first did."""
+        """Return the lines that the last call reached, in the order of their first time."""
         return [Line(file, number, times) for (file, number), times in self._times.items()]
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -137,7 +138,7 @@ class Stepper:
 
 
 def _is_function(frame: FrameType) -> bool:
-    """Or else the body of a module or class, which is run when an installed module is loaded: once for all calls."""
+    """Return False for the body of a module or class, which runs once for all calls, when its module is loaded."""
     return bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED)
 
 
@@ -145,10 +146,10 @@ _OURS = ("builtins", "abc", "typing", "trident_py.interfaces", "trident_py.state
 
 
 def files_of(*things: object) -> tuple[str, ...]:
-    """The files whose lines are code of ``things``, beside all that `is_users`: those of classes that are installed.
+    """Return the files with the code of ``things``, in addition to the users' files: those of installed classes.
 
-    That is where their classes, and those they derive from, are written; a class in a package stands for the whole
-    directory. Of the interfaces and what else of ours users derive from, nothing counts, unless all things are ours.
+    These files contain the classes and their bases. A class in a package stands for its whole directory. Our own base
+    classes don't count, unless all things are ours.
     """
     classes = [each for thing in things for each in type(thing).__mro__]
     written = [each for each in classes if not each.__module__.startswith(_OURS)]
@@ -158,7 +159,7 @@ def files_of(*things: object) -> tuple[str, ...]:
 
 @cache
 def is_users(file: str) -> bool:
-    """Whether it belongs neither to Python, nor to a package that is installed, nor to this library."""
+    """Return whether it belongs neither to Python, nor to an installed package, nor to this library."""
     parts = os.path.abspath(file).split(os.sep)
     return not (
         file.startswith("<") or {"site-packages", "dist-packages"} & set(parts) or file.startswith(_libraries())
@@ -182,7 +183,7 @@ def _place(file: str, cls: type) -> str:
 def _files(cls: type) -> Iterator[str]:
     typed_in = cls.__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
     for value in vars(cls).values():
-        function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))  # behind decorators
+        function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))  # inside its decorators
         code = getattr(function, "__code__", None)
         ours = getattr(function, "__module__", None) == cls.__module__  # attrs and others add methods to a class
         if code is not None and ours and (typed_in or not code.co_filename.startswith("<")):

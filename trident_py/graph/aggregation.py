@@ -1,4 +1,4 @@
-"""Aggregation within a batch or a partition of it, of all three kinds, grouped or not, one aggregator or several."""
+"""Aggregation within a batch or a partition of it: all three kinds, grouped or not, with one or more aggregators."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AnyAggregator: TypeAlias = CombinerAggregator[Any] | ReducerAggregator[Any] | Ag
 
 
 class Scope(Enum):
-    """Over which rows is aggregated."""
+    """The rows that are aggregated together."""
 
     BATCH = "batch"
     PARTITION = "partition"
@@ -50,7 +50,7 @@ class AggregatedFields:
 
     Attributes:
         keys: the group fields.
-        calls: for each aggregator, what it sees, and what it gives for a group.
+        calls: for each aggregator, its input fields and its result fields.
     """
 
     keys: t.StructType
@@ -58,26 +58,26 @@ class AggregatedFields:
 
     @property
     def seen(self) -> t.StructType:
-        """What the aggregators see, all together."""
+        """The input fields of all aggregators, without duplicates."""
         return t.StructType(list({field.name: field for seen, _ in self.calls for field in seen.fields}.values()))
 
     @property
     def results(self) -> t.StructType:
-        """What the aggregators give for a group, one behind the other."""
+        """The result fields of all aggregators, in order."""
         return t.StructType([field for _, results in self.calls for field in results.fields])
 
     @property
     def needed(self) -> list[str]:
-        """The names of all that is read."""
+        """The names of all fields that are read."""
         return list(dict.fromkeys([*self.keys.names, *self.seen.names]))
 
     @property
     def target(self) -> t.StructType:
-        """The fields behind the aggregation."""
+        """The output fields of the aggregation."""
         return append(self.keys, self.results)
 
     def combined(self) -> AggregatedFields:
-        """Return those of the next aggregation, which sees the partial results of this one."""
+        """Return the fields of the next aggregation, which combines the partial results of this one."""
         return AggregatedFields(self.keys, tuple((results, results) for _, results in self.calls))
 
 
@@ -86,9 +86,9 @@ class AggregateCall:
     """One aggregator of an aggregation.
 
     Attributes:
-        in_fields: what the aggregator sees; none: all fields.
-        out: the name of the result for a `SparkAggregator`, ``"name type"`` or several for the others.
-        declared: the type that the user has given for the result of a `SparkAggregator`; None: none.
+        in_fields: the input fields of the aggregator; empty: all fields.
+        out: the name of the result for a `SparkAggregator`; ``"name type"`` or several of these for other aggregators.
+        declared: the result type that the user gave for a `SparkAggregator`; None if they gave no type.
     """
 
     aggregator: AnyAggregator
@@ -97,13 +97,13 @@ class AggregateCall:
     declared: t.DataType | None = None
 
     def seen(self, source: t.StructType) -> tuple[str, ...]:
-        """Return the names of the fields that the aggregator sees of ``source``; none if it looks at no value."""
+        """Return the names of the input fields in ``source``; empty if the aggregator reads no value."""
         if isinstance(self.aggregator, SparkAggregator):
             return self.in_fields
         return self.in_fields or tuple(source.names)
 
     def fields(self, source: t.StructType) -> tuple[t.StructType, t.StructType]:
-        """Return what the aggregator sees, and what it gives."""
+        """Return the input fields and the result fields."""
         seen = select(source, self.seen(source))
         if isinstance(self.aggregator, SparkAggregator):
             return seen, t.StructType([t.StructField(str(self.out), self._result_type(self.aggregator, seen))])
@@ -120,11 +120,11 @@ class AggregateCall:
 
     @property
     def identity(self) -> dict[str, Json]:
-        """Its class, and the fields that it is declared with: a sum of another field is another one."""
+        """Its class and declared fields: a sum of another field has another identity."""
         return {"aggregator": class_names(self.aggregator), "aggregated fields": ", ".join(self.in_fields)}
 
     def accumulator(self, batch_id: TransactionAttempt | int | None, title: str) -> Accumulator[Any]:
-        """Return how rows become results; ``batch_id`` is what an `Aggregator` is told."""
+        """Return an accumulator of rows; an `Aggregator` receives ``batch_id``."""
         match self.aggregator:
             case CombinerAggregator():
                 return CombiningAccumulator(self.aggregator)
@@ -135,12 +135,12 @@ class AggregateCall:
 
 @frozen(kw_only=True)
 class Aggregation(Operation):
-    """One value, or some rows, for each group of a batch; ungrouped: for the batch, also if it is empty (Storm S13).
+    """One value, or some rows, for each group of a batch. Without groups: for the batch, even if it is empty.
 
     Attributes:
-        keys: the group fields; none: not grouped.
+        keys: the group fields; empty if not grouped.
         calls: the aggregators, at least one.
-        scope: whether there is one result for the batch, or one for each partition of it (Storm S12).
+        scope: whether there is one result for the batch, or one for each partition of it.
         is_tagged: whether the first key is a transaction's number; see `sharing`.
     """
 
@@ -152,14 +152,14 @@ class Aggregation(Operation):
 
     @property
     def is_native(self) -> bool:
-        """Whether Spark does it by itself."""
+        """Whether Spark computes it natively."""
         return self.scope is Scope.BATCH and all(isinstance(call.aggregator, SparkAggregator) for call in self.calls)
 
     def fields(self, source: t.StructType) -> AggregatedFields:
-        """Return the fields, where the input has those of ``source``.
+        """Return the fields, for inputs with the fields of ``source``.
 
         Raises:
-            TopologyError: they don't go together.
+            TopologyError: the fields and the aggregators don't match.
         """
         keys = select(source, self.keys)
         check_comparable(keys)
@@ -169,13 +169,13 @@ class Aggregation(Operation):
         return Engine.SPARK if self.is_native else Engine.PYTHON
 
     def shared(self, field: t.StructField, source: t.StructType, is_rowwise: RowWise) -> Aggregation | None:
-        """Take the transaction as one more key: for that there have to be others, as a group exists by its rows."""
+        """Add the transaction as a key. This needs other keys, because a group exists only if it has rows."""
         return self.keyed(field, source) if self.scope is Scope.BATCH and self.keys else None
 
     def keyed(self, field: t.StructField, source: t.StructType) -> Aggregation | None:
-        """Return it with ``field`` as its first key, which no aggregator sees."""
+        """Return the aggregation with ``field`` as its first key, which no aggregator reads."""
         if any(isinstance(call.aggregator, Aggregator) for call in self.calls):
-            return None  # what it is told of its batch would be of all of them
+            return None  # it would receive the batch id of all batches together
         calls = tuple(evolve(call, in_fields=call.seen(source)) for call in self.calls)
         return evolve(self, keys=(field.name, *self.keys), calls=calls, is_tagged=True)
 
@@ -184,14 +184,14 @@ class Aggregation(Operation):
         return self.fields(inputs[0]).target
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Make Spark expressions where Spark can do it; else one pass of Python over each partition of groups."""
+        """Use Spark expressions if Spark can compute it; else one pass of Python over each partition of groups."""
         flow = self.unordered(inputs, batch_id)
-        if self.is_native and self.keys:  # else the groups of a partition come in order of their first rows
+        if self.is_native and self.keys:  # otherwise the groups come in order of their first rows
             return flow.replaced(lambda frame: frame.sortWithinPartitions(*map(column, self.keys)), flow.schema)
         return flow
 
     def unordered(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Do the same, with the groups in whatever order."""
+        """Build the same aggregation, with the groups in any order."""
         (flow,) = inputs
         fields = self.fields(flow.schema)
         if self.is_native:
@@ -208,7 +208,7 @@ class Aggregation(Operation):
         return gathered.staged(self._stage(gathered.rows, fields, accumulators), fields.target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Go over all rows once; how many partitions there are, only Spark says."""
+        """Process all rows once; only Spark knows the number of partitions."""
         if self.scope is Scope.PARTITION:
             raise NeedsSpark(self.title)
         (flow,) = inputs
@@ -263,7 +263,7 @@ class Aggregation(Operation):
 def aggregate_call(
     aggregator: AnyAggregator, out: str | t.StructType, in_fields: str | Sequence[str] | None
 ) -> AggregateCall:
-    """Make the call of one aggregator; checks what can be checked without knowing the input."""
+    """Make the call of one aggregator, after the checks that need no knowledge of the input."""
     if not isinstance(aggregator, CombinerAggregator | ReducerAggregator | Aggregator):
         raise TopologyError(
             f"an aggregator is an instance of CombinerAggregator, ReducerAggregator or Aggregator, "
@@ -271,7 +271,7 @@ def aggregate_call(
         )
     if isinstance(aggregator, SparkAggregator):
         if in_fields is not None:
-            raise TopologyError(f"{aggregator!r} carries its input fields; leave in_fields= out")
+            raise TopologyError(f"{aggregator!r} has its own input fields; leave in_fields= out")
         if not isinstance(out, str) or not out or " " in out:
             raise TopologyError(f"{aggregator!r} knows its type: give the name of the result only, not {shown(out)}")
     elif len(schema_of(out).fields) != 1 and not isinstance(aggregator, Aggregator):
@@ -283,7 +283,7 @@ def aggregate_call(
 
 
 def schema_call(aggregator: AnyAggregator, out: str | t.StructType) -> AggregateCall:
-    """Make the call of one aggregator as `aggregate_call` does; a built-in one may be given its type, too."""
+    """Make the call of one aggregator like `aggregate_call`; a built-in one may have a declared type."""
     if not isinstance(aggregator, SparkAggregator) or (isinstance(out, str) and " " not in out):
         return aggregate_call(aggregator, out, None)
     fields = schema_of(out).fields
@@ -300,12 +300,12 @@ def aggregation(
     in_fields: str | Sequence[str] | None,
     scope: Scope = Scope.BATCH,
 ) -> Aggregation:
-    """Make an aggregation by one aggregator; checks what can be checked without knowing the input."""
+    """Make an aggregation by one aggregator, after the checks that need no knowledge of the input."""
     return Aggregation(title=title, keys=keys, calls=(aggregate_call(aggregator, out, in_fields),), scope=scope)
 
 
 def with_call(aggregation: Aggregation, call: AggregateCall, title: str) -> Aggregation:
-    """Return ``aggregation`` with one aggregator more; a result that another has too is an error (Storm H3)."""
+    """Return ``aggregation`` with one more aggregator; a duplicate result name is an error."""
     names = [name for each in (*aggregation.calls, call) for name in _result_names(each)]
     for position, name in enumerate(names):
         if name.lower() in {other.lower() for other in names[:position]}:

@@ -1,6 +1,6 @@
-"""The rows behind a state's new values, made within its commit.
+"""The rows derived from a state's new values, computed within its commit.
 
-Python makes them on the driver, where they are, so that a small change needs no job; Spark makes what only it can.
+Python computes them on the driver, so that a small change needs no job; Spark computes only what Python can't.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from trident_py.worker.counters import building, counting_at
 
 @frozen
 class CommitWay:
-    """From the nodes that give new values to where the ways end.
+    """The part of the graph from the nodes that emit new values to the nodes at which its paths end.
 
     Attributes:
-        origins: the nodes that give them.
-        ends: the last node of each way.
-        kept: the nodes whose rows are made before those of what follows: what several read, and what a state answers.
-        by_spark: those whose operation only Spark can do.
+        origins: the nodes that emit new values.
+        ends: the last node of each path.
+        kept: the nodes with rows that are computed before those of their consumers: nodes with several consumers, and
+            answers of states.
+        by_spark: the nodes with operations that need Spark.
     """
 
     origins: frozenset[Node]
@@ -43,7 +44,7 @@ class CommitWay:
 
     @classmethod
     def of(cls, origins: Iterable[Node], ends: tuple[Node, ...]) -> CommitWay:
-        """Return the ways between them."""
+        """Return the paths between them."""
         begun = frozenset(origins)
         nodes = _between(begun, ends)
         readers = Counter(each for node in nodes - begun for each in node.inputs)
@@ -62,7 +63,7 @@ def _between(origins: frozenset[Node], ends: Iterable[Node]) -> frozenset[Node]:
 
 
 def needs_spark(node: Node) -> bool:
-    """Tell whether Python can't do it; asked where the fields before it are known."""
+    """Return whether Python can't run the operation; call it once the fields before it are known."""
     try:
         node.operation.on_rows([RowFlow.of((), each.fields, travels=False) for each in node.inputs], None)
     except NeedsSpark:
@@ -75,8 +76,8 @@ class NodeRows:
     """The rows of one commit, by node.
 
     Attributes:
-        session: None where nothing needs Spark.
-        tables: the rows of the nodes that are kept, as far as they were made; at first those of the origins.
+        session: the Spark session; None if no operation needs Spark.
+        tables: the computed rows of the kept nodes; at first those of the origins.
     """
 
     way: CommitWay
@@ -86,13 +87,13 @@ class NodeRows:
     tables: dict[Node, pa.Table]
 
     def table(self, node: Node) -> pa.Table:
-        """Return what ``node`` gives, on the driver."""
+        """Return the output of ``node``, on the driver."""
         if node in self.way.kept:
             return self._kept(node)
         return _table(self._made(node))
 
     def frame(self, node: Node) -> DataFrame:
-        """Return the same as a frame."""
+        """Return the output of ``node`` as a frame."""
         return self._flow(self._made(node)).native()
 
     def _kept(self, node: Node) -> pa.Table:
@@ -103,7 +104,7 @@ class NodeRows:
         return self.tables[node]
 
     def _answered(self, query: StateQuery, node: Node) -> pa.Table:
-        """Return what a state answers just now, on the thread that commits to it."""
+        """Return the answer of a state at this moment, on its commit thread."""
         (asking,) = node.inputs
         rows = rows_of(self.table(asking))
         return arrow_table(query.answered(self.context.states[query.state], rows, asking.fields), node.fields)
@@ -126,7 +127,7 @@ class NodeRows:
         if isinstance(made, Flow):
             return made
         if self.session is None:
-            raise AssertionError("something behind new values needs Spark, and the topology runs without it")
+            raise AssertionError("an operation after new values needs Spark, and the topology runs without it")
         return Flow.of(frame_of_rows(self.session, made.table(), made.schema), made.schema)
 
 
@@ -140,13 +141,13 @@ def _rows(made: RowFlow | Flow) -> RowFlow:
 
 @frozen
 class RowsOfEnd(CommitRows):
-    """Those of the node in which a way ends."""
+    """The rows of the node at which a path ends."""
 
     rows: NodeRows
     end: Node
 
     def table(self) -> pa.Table:
-        """Return them where they are: on the driver."""
+        """Return the rows on the driver."""
         return self.rows.table(self.end)
 
     def frame(self) -> DataFrame:

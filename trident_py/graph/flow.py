@@ -1,4 +1,4 @@
-"""A stream while its DataFrame is being built: row operations wait, to be run together in one Spark stage."""
+"""A stream while its DataFrame is built: row operations are deferred, and run together in one Spark stage."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from trident_py.worker.steps import ProjectStep, Step
 
 @frozen
 class Flow:
-    """A frame, and the row operations that are still to run over it.
+    """A frame, and the deferred row operations over it.
 
     Attributes:
-        given: the fields of ``rows.source``, and behind them `NO_ROW` if it is marked.
-        rows: the waiting row operations.
-        is_marked: whether a row of ``frame`` is none; see `marked`.
-        is_parted: whether each partition runs a task, rows or not; else Spark runs none where it knows of no rows.
+        given: the fields of ``rows.source``, followed by `NO_ROW` if it is marked.
+        rows: the deferred row operations.
+        is_marked: whether ``frame`` has a marker row, which is not a row of the stream; see `marked`.
+        is_parted: whether each partition runs a task, even without rows; else Spark runs no task if it knows that there
+            are no rows.
     """
 
     given: DataFrame | DeferredScan
@@ -35,52 +36,52 @@ class Flow:
 
     @classmethod
     def of(cls, given: DataFrame | DeferredScan, schema: StructType) -> Flow:
-        """Begin with rows, and nothing to do to them."""
+        """Begin with rows and no operations."""
         return cls(given, RowPipeline(schema))
 
     @property
     def frame(self) -> DataFrame:
-        """The frame in front of the waiting operations."""
+        """The frame before the deferred operations."""
         return self.given.frame() if isinstance(self.given, DeferredScan) else self.given
 
     @property
     def schema(self) -> StructType:
-        """The fields behind the waiting operations."""
+        """The fields after the deferred operations."""
         return self.rows.target
 
     def then(self, step: Step) -> Flow:
-        """Add one more row operation."""
+        """Add a row operation."""
         return evolve(self, rows=self.rows.then(step))
 
     def native(self) -> DataFrame:
-        """Return the frame with nothing waiting, and only rows: for what Spark does itself."""
+        """Return the frame after all deferred operations, without marker: the input of native Spark operations."""
         if self.rows.steps:
             return self._mapped(self.rows, self.schema)
         return self.frame.where(~F.col(NO_ROW)).drop(NO_ROW) if self.is_marked else self.frame
 
     def staged(self, stage: Stage, schema: StructType) -> Flow:
-        """Return what ``stage``, which runs the waiting operations too, makes of each partition."""
+        """Apply ``stage``, which also runs the deferred operations, to each partition."""
         return Flow(self._mapped(stage, schema), RowPipeline(schema), is_parted=self.is_parted)
 
     def resourced(self, needed: StageResources) -> Flow:
-        """Make the waiting operations a stage of their own, whose tasks have what is ``needed``."""
+        """Run the deferred operations in a separate stage with the resources ``needed`` for its tasks."""
         mapped = self._mapped(self.rows, self.schema, needed)
         return Flow(mapped, RowPipeline(self.schema), is_parted=self.is_parted)
 
     def marked(self) -> Flow:
-        """Add a marker row, in a partition of its own: Spark runs no task over an empty batch."""
+        """Add a marker row, in a separate partition: Spark runs no task over an empty batch."""
         frame, schema = self.native(), self.schema
         nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
         marker = frame.sparkSession.range(1).select(*nothing, F.lit(True).alias(NO_ROW))
         return Flow(frame.withColumn(NO_ROW, F.lit(False)).unionAll(marker), RowPipeline(schema), is_marked=True)
 
     def parted(self, change: Callable[[DataFrame], DataFrame]) -> Flow:
-        """Move the rows to other partitions, as ``change`` makes them; each runs a task, also one without rows."""
+        """Move the rows to other partitions by ``change``; each partition runs a task, even without rows."""
         marked = self.marked()
         return evolve(marked, given=in_order(marked.frame, change), is_parted=True)
 
     def grouped(self, keys: Sequence[str]) -> Flow:
-        """Bring rows with the same values of ``keys`` into the same partition; no task runs where there are no rows."""
+        """Bring rows with the same values of ``keys`` into the same partition; without rows, no task runs."""
         return self.replaced(
             lambda frame: in_order(frame, lambda given: given.repartition(*map(column, keys))), self.schema
         )
@@ -92,11 +93,11 @@ class Flow:
         return map_batches(self.given, names, stage, schema, needed)
 
     def replaced(self, change: Callable[[DataFrame], DataFrame], schema: StructType) -> Flow:
-        """Return what Spark itself makes of it."""
+        """Apply a native Spark operation to the frame."""
         return Flow.of(change(self.native()), schema)
 
     def select(self, names: Sequence[str]) -> Flow:
-        """Keep only these fields; as a row operation where others wait, so that Python hands less over."""
+        """Keep only these fields; if row operations are deferred, as one of them, so that Python returns less data."""
         if list(names) == self.schema.names:
             return self
         if self.rows.steps:
@@ -105,15 +106,15 @@ class Flow:
 
 
 def in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """Return what ``shuffle`` makes of ``frame``, the rows of each partition in the order that they had in ``frame``.
+    """Apply ``shuffle`` to ``frame``, and keep the rows of each partition in their order in ``frame``.
 
-    Spark takes the blocks of a shuffle as they arrive, in another order in each attempt.
+    Spark reads the blocks of a shuffle as they arrive, in another order in each attempt.
     """
     return shuffle(frame.withColumn(PLACE, place())).sortWithinPartitions(PLACE).drop(PLACE)
 
 
 def project_step(schema: StructType, names: Sequence[str]) -> ProjectStep:
-    """Keep the fields ``names``."""
+    """Return the step that keeps the fields ``names``."""
     return ProjectStep(
         title="project", source=tuple(schema.names), in_fields=tuple(names), target=select(schema, names)
     )

@@ -1,4 +1,4 @@
-"""What a topology declares: a graph of values that only grows. Checked as it is declared; run by the planner."""
+"""The declared topology: a graph of immutable nodes that only grows. Operations are checked at declaration."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 
 RowWise: TypeAlias = "Callable[[Column | str, StructType], bool]"
-"""Whether a condition depends on nothing but a row of these fields."""
+"""Whether a condition depends only on a row of these fields."""
 
 
 class Phase(Enum):
-    """When an operation runs."""
+    """The phase in which an operation runs."""
 
     PROCESSING = "processing"
-    """In a Spark job, side by side with other attempts."""
+    """In a Spark job, concurrently with other attempts."""
 
     COMMIT = "commit"
     """On the driver, in txid order."""
 
     REQUEST = "request"
-    """For one request of ``TridentQuery.execute``, beside batches."""
+    """For one request of ``TridentQuery.execute``, independent of batches."""
 
 
 class Engine(StrEnum):
-    """Who does an operation, as `explain()` names it."""
+    """The engine that runs an operation, as `explain()` names it."""
 
     SPARK = "Spark"
     PYTHON = "Python"
@@ -51,90 +51,90 @@ class Engine(StrEnum):
 
     DRIVER = "driver"
     NONE = ""
-    """Nothing is done to the rows."""
+    """No engine: the rows don't change."""
 
 
 class Operation(ABC):
-    """What a node does. A value: it is declared once, and built into DataFrame expressions for every attempt.
+    """The operation of a node: a value that is declared once, and built into DataFrame expressions for every attempt.
 
-    Whatever asks what kind of operation a node has asks it here: one more operation is one more file.
+    All questions about the kind of an operation are methods here, so that a new operation is one new file.
 
     Attributes:
-        title: what the user called, for messages and ``explain()``.
-        name: under which it is known beside its title, as states and sinks are; empty where it has none.
+        title: the user's call, for messages and ``explain()``.
+        name: its name in addition to the title, for states and sinks; otherwise empty.
     """
 
     title: str
     name: str = ""
 
     begins: ClassVar[Phase] = Phase.PROCESSING
-    """The phase it runs in, unless an input of it is in another one already."""
+    """The phase in which it runs, unless one of its inputs is already in a later one."""
 
     changes_states: ClassVar[bool] = False
-    """Whether it needs a transaction, which a request is none of."""
+    """Whether it needs a transaction, so that it can't run for a request."""
 
     keeps_partitions: ClassVar[bool] = False
-    """Whether each row stays in the partition that it is in."""
+    """Whether each row stays in its partition."""
 
     reads_all: ClassVar[bool] = True
-    """Whether it looks at every row for sure."""
+    """Whether it certainly reads every row."""
 
     is_repeatable: ClassVar[bool] = True
-    """Whether it gives the same rows again when a batch is given to it again."""
+    """Whether it returns the same rows when it receives the same batch again."""
 
     @property
     def only_places(self) -> bool:
-        """Whether all it does is to say which partition a row is in."""
+        """Whether it only decides the partition of a row."""
         return False
 
     @property
     def spread_by(self) -> tuple[str, ...]:
-        """The fields whose values say which partition a row is put into; none where others do, or nothing is put."""
+        """The fields with values that determine a row's partition; empty if something else determines it."""
         return ()
 
     def origin(self, inputs: Sequence[StructType]) -> StructType | None:
-        """Return the fields of rows that are given to it when it is run.
+        """Return the fields of the rows that it receives when it runs.
 
-        None: it makes its rows from those of its inputs.
+        None: it computes its rows from those of its inputs.
         """
         return None
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Return who does it."""
+        """Return the engine that runs it."""
         return Engine.SPARK
 
     @property
     def drawn(self) -> dict[str, Json]:
-        """What `diagram` says of it beside its title and fields; see there."""
+        """Its facts for `diagram`, in addition to its title and fields."""
         return {"kind": "operation", "name": self.name}
 
     def with_schema(self, found: StructType) -> Operation:
-        """Return the same operation, where Spark has found that it gives these fields.
+        """Return the same operation with the output fields that Spark found.
 
         Raises:
-            TopologyError: it was declared with others.
+            TopologyError: it was declared with other fields.
         """
         return self
 
     def fused(self, rows: RowPipeline) -> RowPipeline | None:
-        """Return ``rows`` and this operation, where it takes rows one by one in Python; None: it doesn't."""
+        """Return ``rows`` with this operation added, if it is a row operation in Python; else None."""
         return None
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Operation | None:
-        """Return the same operation over rows of several transactions at once, each as if it were alone.
+        """Return the same operation over rows of several transactions at once, with the result of running each alone.
 
-        None: it can't be.
+        None: that isn't possible.
 
         Args:
-            field: comes in front of the fields that it knows, and stays there: the txid that a row is of.
-            source: the fields of its first input without that one.
-            is_rowwise: asks Spark.
+            field: the first field, before those that the operation knows: the txid of a row.
+            source: the fields of its first input without ``field``.
+            is_rowwise: asks Spark whether a condition depends only on one row.
         """
         return None
 
     @abstractmethod
     def output(self, inputs: Sequence[StructType]) -> StructType | None:
-        """Return the fields it gives; None where only Spark can tell.
+        """Return the output fields; None if only Spark knows them.
 
         Raises:
             TopologyError: it can't work on these inputs.
@@ -142,26 +142,26 @@ class Operation(ABC):
 
     @abstractmethod
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Return what it does to a batch, as DataFrame expressions; no action."""
+        """Return the operation on a batch as DataFrame expressions, without running an action."""
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Return what it does to a batch without Spark; runs nothing.
+        """Return the operation on a batch without Spark, and without running it.
 
         Raises:
-            NeedsSpark: only Spark can do it.
+            NeedsSpark: only Spark can run it.
         """
         raise NeedsSpark(self.title)
 
 
 @frozen(eq=False)
 class Node:
-    """One operation in its place in the graph.
+    """An operation at its place in the graph.
 
     Attributes:
-        inputs: the nodes it reads.
-        schema: the fields it gives; None until Spark has been asked.
-        label: the name that the user gave to the stream it was called on.
-        phase: when it runs.
+        inputs: the nodes that it reads.
+        schema: the output fields; None until Spark has been asked.
+        label: the user's name of the stream on which it was called.
+        phase: the phase in which it runs.
         number: its place in the order of declaration.
     """
 
@@ -174,25 +174,25 @@ class Node:
 
     @property
     def fields(self) -> StructType:
-        """The fields it gives, where they are known by now."""
+        """The output fields, once they are known."""
         if self.schema is None:
-            raise AssertionError(f"nobody has asked Spark which fields {self.operation.title} gives")
+            raise AssertionError(f"Spark was not asked yet which fields {self.operation.title} gives")
         return self.schema
 
     @property
     def ancestry(self) -> list[Node]:
-        """The node, and all that it depends on; what two ways lead to is there twice."""
+        """The node, and all nodes that it depends on; a node reached by two paths is there twice."""
         return [self, *(before for node in self.inputs for before in node.ancestry)]
 
     @property
     def unrepeatable(self) -> list[str]:
-        """The operations before it that give other rows, when a batch is given to them again, than they gave before."""
+        """The operations before it that return other rows when they receive the same batch again."""
         before = [each.operation for each in self.ancestry if each is not self]
         return [operation.title for operation in before if not operation.is_repeatable]
 
     @property
     def replay(self) -> Replay:
-        """What it is given when a transaction is replayed: the weakest of what it depends on."""
+        """The rows that it receives when a transaction is replayed: the weakest replay among its sources."""
         found = {source.spout.replay for source in self.sources}
         if Replay.NON_TRANSACTIONAL in found:
             return Replay.NON_TRANSACTIONAL
@@ -200,12 +200,12 @@ class Node:
 
     @property
     def requests(self) -> frozenset[str]:
-        """The functions whose requests it depends on."""
+        """The request functions that it depends on."""
         return frozenset(node.operation.function for node in self.ancestry if isinstance(node.operation, RequestSource))
 
     @property
     def sources(self) -> list[Source]:
-        """The spouts that it depends on; one that two ways lead from is there twice."""
+        """The spouts that it depends on; a spout reached by two paths is there twice."""
         return [node.operation for node in self.ancestry if isinstance(node.operation, Source)]
 
     @property
@@ -219,8 +219,8 @@ class Source(Operation):
     """A spout.
 
     Attributes:
-        tx_id: under which its position is stored.
-        spout: as the user gave it.
+        tx_id: the id under which its position is stored.
+        spout: the user's spout.
         schema: the fields of its rows.
     """
 
@@ -238,14 +238,14 @@ class Source(Operation):
         return self.schema
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Source:
-        """Return the same spout, for its batches one behind the other."""
+        """Return the same spout, with its batches one after the other."""
         return evolve(self, schema=StructType([field, *self.schema.fields]))
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         return self.schema
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Raise: the planner starts from its frame."""
+        """Raise an error: the planner starts from the spout's frame."""
         raise AssertionError(f"{self.title} is emitted, not built")
 
 
@@ -254,7 +254,7 @@ class RequestSource(Operation):
     """The requests of a function.
 
     Attributes:
-        function: what callers ask for.
+        function: the name that callers use.
         schema: the one field ``args``.
     """
 
@@ -278,16 +278,16 @@ class RequestSource(Operation):
         return self.schema
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Raise: a request starts from its rows."""
+        """Raise an error: a request starts from its rows."""
         raise AssertionError(f"{self.title} is asked, not built")
 
 
 @define(eq=False)
 class Graph:
-    """The nodes of one topology, each behind its inputs.
+    """The nodes of one topology, each after its inputs.
 
     Attributes:
-        shards: how many parts states have, by name, where somebody said so.
+        shards: the number of shards of states, by name, if the user set it.
     """
 
     topology: str
@@ -298,7 +298,7 @@ class Graph:
         """Declare ``operation`` on ``inputs``.
 
         Raises:
-            TopologyError: it can't work there.
+            TopologyError: the operation can't work there.
         """
         phase = _phase(operation, inputs)
         if phase is Phase.COMMIT and len(states := _states_before(inputs)) > 1:
@@ -323,11 +323,11 @@ class Graph:
 
     @contextmanager
     def declaring(self, title: str, state: str | None = None) -> Iterator[str]:
-        """Say of whatever is wrong in the block that it is in the topology, and in ``title``."""
+        """Add the topology and ``title`` to the message of each error that the block raises."""
         try:
             yield title
         except (TopologyError, StateError) as error:
-            if error.topology is not None:  # it was said of something declared inside, by an assembly
+            if error.topology is not None:  # an operation declared inside, by an assembly, has added it
                 raise
             kind = StateError if isinstance(error, StateError) else TopologyError
             raise kind(
@@ -336,7 +336,7 @@ class Graph:
 
 
 def _states_before(inputs: Sequence[Node]) -> list[str]:
-    """Return where the rows of ``inputs`` come from, each once: a batch, or the state whose new values they are."""
+    """Return the origins of the rows of ``inputs``, without duplicates: a batch, or a state with its new values."""
     return list(dict.fromkeys(name for node in inputs for name in _origins(node)))
 
 

@@ -1,4 +1,4 @@
-"""Several streams into one, within each batch: ``merge`` and ``join``."""
+"""``merge`` and ``join``: combine several streams into one, within each batch."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from trident_py.rows.schema import arrow_schema, check_comparable, names_of, sam
 
 @frozen
 class Merge(Operation):
-    """The rows of several streams, duplicates and all, under the names of the first (Storm T12)."""
+    """The rows of several streams, including duplicates, under the field names of the first."""
 
     title: str
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """Return the first one's names; a field may be null where it may be in any of the streams."""
+        """Return the field names of the first stream; a field may be null if it may be null in any stream."""
         first, *others = inputs
         for position, other in enumerate(others, start=2):
             if not same_fields(first, _renamed(other, first.names)):
@@ -47,7 +47,7 @@ class Merge(Operation):
         return Flow.of(reduce(DataFrame.unionAll, frames).toDF(*schema.names), schema)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Put one stream behind the other."""
+        """Concatenate the streams."""
         schema = self.output([flow.schema for flow in inputs])
         rows = Chained([flow.made() for flow in inputs], arrow_schema(schema))
         return RowFlow.of(rows, schema, travels=all(flow.travels for flow in inputs))
@@ -55,13 +55,13 @@ class Merge(Operation):
 
 @frozen
 class Chained:
-    """The rows of several streams under the same names, one behind the other."""
+    """The concatenated rows of several streams under the same field names."""
 
     streams: Sequence[Iterable[pa.RecordBatch]]
     schema: pa.Schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows."""
+        """Yield the rows."""
         return named(chain.from_iterable(self.streams), self.schema)
 
 
@@ -70,26 +70,26 @@ class Side:
     """One stream of a join.
 
     Attributes:
-        keys: its fields to join by.
-        is_optional: whether there are rows where it has no partner, with nulls for it (Storm's ``OUTER``, T14).
+        keys: its key fields.
+        is_optional: whether its fields become nulls if it has no partner row (Storm's ``OUTER``).
     """
 
     keys: tuple[str, ...]
     is_optional: bool
 
     def rest(self, schema: StructType) -> list[StructField]:
-        """Return its other fields."""
+        """Return the other fields."""
         return [field for field in schema.fields if field.name not in self.keys]
 
 
 @frozen
 class Join(Operation):
-    """The combinations of rows with equal keys, in one batch (Storm T13, T15); a null equals a null, as in groups.
+    """The combinations of rows with equal keys in one batch; a null equals a null, as in groups.
 
     Attributes:
-        sides: two or more, with as many keys each, of the same types.
-        fields: the names of the result: of the keys, then of the other fields of each side.
-        preserve: the result has all fields of each side instead, keys too (Storm T16).
+        sides: two or more, with equal numbers and types of keys.
+        fields: the field names of the result: the keys, then the other fields of each side.
+        preserve: the result has all fields of each side instead, including keys.
     """
 
     title: str
@@ -98,7 +98,7 @@ class Join(Operation):
     preserve: bool = False
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """Return the keys once, then what else there is; nullable where a partner may be missing."""
+        """Return the keys once, then the other fields; nullable if a partner may be missing."""
         rest = [
             StructField(field.name, field.dataType, field.nullable or side.is_optional)
             for side, source in zip(self.sides, inputs, strict=True)
@@ -127,7 +127,7 @@ class Join(Operation):
         ]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Make one join of Spark's after the other, under names that can't clash."""
+        """Chain joins of Spark, under field names that can't clash."""
         schema = self.output([flow.schema for flow in inputs])
         frames = [_plain(flow.native(), f"_{number}_") for number, flow in enumerate(inputs)]
         at = [
@@ -151,16 +151,16 @@ class Join(Operation):
 
 
 _HOW = {(False, False): "inner", (False, True): "left", (True, False): "right", (True, True): "full"}
-"""Spark's join, by whether what was joined so far may be missing, and whether the next side may."""
+"""Spark's join type, by whether the sides joined so far are optional, and whether the next one is."""
 
 _SIDES = {"inner": (False, False), "left": (False, True), "outer": (True, True)}
 
 
 def check_same_keys(keys: Sequence[StructType]) -> StructType:
-    """Return the keys of the first stream, which those of the others can be compared with.
+    """Return the keys of the first stream, which are comparable with those of the others.
 
     Raises:
-        TopologyError: they can't.
+        TopologyError: they aren't comparable.
     """
     first, *others = keys
     check_comparable(first)
@@ -183,7 +183,7 @@ def join_of(
     *,
     preserve: bool,
 ) -> Join:
-    """Make a join of two streams; checks what can be checked without knowing the inputs."""
+    """Make a join of two streams, after the checks that need no knowledge of the inputs."""
     if how not in _SIDES:
         raise TopologyError(f"how is one of {', '.join(map(repr, _SIDES))}, not {shown(how)}")
     return _join(title, [left_keys, right_keys], fields, _SIDES[how], preserve)
@@ -197,7 +197,7 @@ def join_all_of(
     *,
     preserve: bool,
 ) -> Join:
-    """Make a join of several streams; checks what can be checked without knowing the inputs."""
+    """Make a join of several streams, after the checks that need no knowledge of the inputs."""
     sides = [how] * len(keys) if isinstance(how, str) else list(how)
     for each in sides:
         if each not in ("inner", "outer"):

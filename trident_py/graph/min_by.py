@@ -1,4 +1,4 @@
-"""``min_by`` and ``max_by``: the one row of a batch that has the least or greatest value of a field, or of several."""
+"""``min_by`` and ``max_by``: the row of a batch with the least or greatest value of a field, or of several."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from trident_py.spark.frames import PLACE, column, place
 
 @frozen
 class ExtremeRow(Operation):
-    """The row with the extreme value, of several the last of the batch; no row where none has a value.
+    """The row with the extreme value; the last of several such rows. No row if no row has a value.
 
     Attributes:
-        fields: those whose values are compared, the first one first.
-        greatest: whether the greatest wins, or the least.
+        fields: the fields to compare, the most significant first.
+        greatest: whether the greatest value wins instead of the least.
     """
 
     title: str
@@ -43,7 +43,7 @@ class ExtremeRow(Operation):
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Make Spark's ``min_by`` or ``max_by`` of whole rows."""
+        """Use Spark's ``min_by`` or ``max_by`` of whole rows."""
         (flow,) = inputs
         names = [f"_{position}" for position in range(len(flow.schema.names))]
         compared = [column(names[flow.schema.names.index(field)]) for field in self.fields]
@@ -57,9 +57,9 @@ class ExtremeRow(Operation):
 
 
 class BestRow(Aggregator[list[Any]]):
-    """Emits the row whose ``key`` is the least or greatest, of equal ones the last.
+    """Emits the row with the least or greatest ``key``; the last of several such rows.
 
-    The key is made of the value of a field, or of a `Row` of the values of several.
+    The key is computed from the value of a field, or from a `Row` of the values of several.
     """
 
     def __init__(self, fields: tuple[str, ...], key: Callable[[Any], Any], *, greatest: bool) -> None:
@@ -74,7 +74,7 @@ class BestRow(Aggregator[list[Any]]):
         return []
 
     def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> list[Any] | None:
-        """Return the better one of the best so far, a key with its row, and ``row``; a null is none."""
+        """Return the key and row of the winner, or None to keep the present one; a row with a null never wins."""
         values = [row[name] for name in self.fields]
         if None in values:
             return None
@@ -84,7 +84,7 @@ class BestRow(Aggregator[list[Any]]):
         return [key, row]
 
     def complete(self, value: list[Any], collector: TridentCollector) -> None:
-        """Emit the best, if there is one."""
+        """Emit the winner, if any."""
         if value:
             collector.emit(value[1])
 
@@ -93,7 +93,7 @@ def compared_fields(in_field: str | Sequence[str]) -> tuple[str, ...]:
     """Return the fields to compare.
 
     Raises:
-        TopologyError: there is none.
+        TopologyError: there is no field.
     """
     names = names_of(in_field)
     if not names:

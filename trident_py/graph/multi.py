@@ -1,4 +1,4 @@
-"""``multi_reduce``: several streams under the hands of one user-written reducer, within each batch."""
+"""``multi_reduce``: one user-written reducer over several streams, within each batch."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ AnyMultiReducer = MultiReducer[Any] | GroupedMultiReducer[Any]
 
 @frozen
 class MultiReduce(Operation):
-    """One reducer over the rows of several streams (Storm T10, T11).
+    """One reducer over the rows of several streams.
 
     Attributes:
-        keys: for each stream, its group fields; empty: not grouped, and one task sees the whole batch.
-        in_fields: for each stream, what the reducer sees; none: all fields.
-        out: what it emits.
+        keys: for each stream, its group fields; empty if not grouped: then one task receives the whole batch.
+        in_fields: for each stream, the fields that the reducer receives; empty: all fields.
+        out: the fields that it emits.
     """
 
     title: str
@@ -42,7 +42,7 @@ class MultiReduce(Operation):
     out: StructType
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Return Python, over partitions of groups."""
+        """Return Python, which runs over partitions of groups."""
         return Engine.PYTHON
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
@@ -50,7 +50,7 @@ class MultiReduce(Operation):
         return self.out
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Make an aggregation over all rows in one frame: each has its stream's number, and its values in a struct."""
+        """Aggregate all rows in one frame: each row has its stream's number, and its values in a struct."""
         schemas = [flow.schema for flow in inputs]
         tagged = self._tagged(schemas)
         frames = [self._frame(number, flow, tagged) for number, flow in enumerate(inputs)]
@@ -87,7 +87,7 @@ class MultiReduce(Operation):
 
 
 class _Reducing(Aggregator[list[Any]]):
-    """Runs a multi-reducer as an aggregator of tagged rows. Its value: the reducer's, and the group."""
+    """Runs a multi-reducer as an aggregator of tagged rows. Its value is the reducer's value and the group."""
 
     def __init__(self, reducer: AnyMultiReducer, group_fields: tuple[str, ...]) -> None:
         self.reducer = reducer
@@ -100,11 +100,11 @@ class _Reducing(Aggregator[list[Any]]):
         self.reducer.cleanup()
 
     def init(self, batch_id: Any, collector: TridentCollector) -> list[Any]:
-        """Begin without a group: it is known by its first row only."""
+        """Begin without a group, because only the first row has it."""
         return [] if isinstance(self.reducer, GroupedMultiReducer) else [self.reducer.init(collector)]
 
     def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> None:
-        """Have the reducer take in the row, with the stream that it is of."""
+        """Pass the row to the reducer, with the index of its stream."""
         width = len(self.group_fields)
         stream = row[width]
         seen = row[width + 1 + stream]

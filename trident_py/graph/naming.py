@@ -1,4 +1,4 @@
-"""What states and sinks are called: what they keep is found by it, so it follows from what was declared, not when."""
+"""The names of states and sinks. They are the keys of stored data, so they don't depend on declaration order."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ def state_names(graph: Graph) -> set[str]:
 
 
 def unused(wanted: str, taken: Collection[str]) -> str:
-    """Return ``wanted``, or the first of ``wanted-2``, ``wanted-3``, … that isn't taken."""
+    """Return ``wanted``, or the first of ``wanted-2``, ``wanted-3``, … that isn't in use."""
     names = chain([wanted], (f"{wanted}-{number}" for number in count(2)))
     return next(name for name in names if name not in taken)
 
 
 def state_name(graph: Graph, node: Node, label: str | None, kind: str, thing: object) -> str:
-    """Return what a state or sink on the stream of ``node`` is called, which may have the name ``label``.
+    """Return the name of a state or sink on the stream of ``node``, which may have the name ``label``.
 
-    The stream's name, else the state's own, else the spout's and ``kind``. What it keeps is stored under this name, so
-    the order of declaration must not matter; numbered are those that keep nothing, and whoever shares a name with them.
+    It is the stream's name, else the state's own name, else the spout's name and ``kind``. Its data is stored under
+    this name, so the order of declaration must not matter. Only outputs without stored data, and those that share a
+    name with them, get a number.
 
     Raises:
-        TopologyError: another one that keeps something wants to be called so.
+        TopologyError: another output with stored data claims the same name.
     """
     own = thing.name if isinstance(thing, StateFactory) else ""
     name = label or own or default_name(node, kind)
@@ -48,7 +49,7 @@ def _keeps(thing: object) -> bool:
 
 
 def _claimed(node: Node) -> tuple[str, ...]:
-    """Return what an output that keeps something is called, and what it would be called without a number."""
+    """Return the name of an output with stored data, and its name before a number was added."""
     output = output_of(node)
     if output is None or not _keeps(output.factory):
         return ()
@@ -57,5 +58,5 @@ def _claimed(node: Node) -> tuple[str, ...]:
 
 
 def default_name(node: Node, kind: str) -> str:
-    """Return what a state or sink on the stream of ``node`` is called if nobody names it."""
+    """Return the default name of a state or sink on the stream of ``node``."""
     return f"{'-'.join(node.spouts)}-{kind}"

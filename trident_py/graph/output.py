@@ -1,4 +1,4 @@
-"""What ends a branch: an output describes itself, and makes what takes part in commits."""
+"""The end of a branch: an output describes itself, and makes the participant of its commits."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Output(Operation):
     """A state, a sink or a window.
 
     Attributes:
-        name: under which it is known, durably.
-        kind: what it is called in the record.
-        fixed: the words of its `identity` that the stored data holds fast.
-        details: by word, what it may change from one start to the next.
+        name: its durable name.
+        kind: its kind in the record.
+        fixed: the facts of its `identity` that the stored data depends on.
+        details: facts that may change from one start to the next, by name.
     """
 
     kind: ClassVar[str]
     changes_states: ClassVar[bool] = True
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Return none: rows are handed over as they are."""
+        """Return no engine: rows are passed on unchanged."""
         return Engine.NONE
 
     @property
@@ -48,26 +48,26 @@ class Output(Operation):
 
     @property
     def factory(self) -> StateFactory | None:
-        """What makes its state; None: it has none that is ours to make."""
+        """The factory of its state; None if the engine makes no state for it."""
         return None
 
     @property
     def database(self) -> Database | None:
-        """Where its table is; None: it has none, or none that it could share a transaction of."""
+        """The database of its table; None if it has no table, or can't share a transaction of its database."""
         return self.factory.database if isinstance(self.factory, SQLState) else None
 
     @property
     def needs_exact_replays(self) -> bool:
-        """Whether it counts rows once only where a replay gives the same rows."""
+        """Whether it counts rows once only if a replay has the same rows."""
         return False
 
     def replaces(self, stream: Node) -> bool:
-        """Tell whether rows of ``stream`` take the place of those that an older attempt has written, one for one."""
+        """Return whether rows of ``stream`` replace the rows of an older attempt, one for one."""
         return False
 
     @property
     def keeps_token(self) -> bool:
-        """Whether the commit token is stored in the very step that changes it."""
+        """Whether the commit token is stored in the same step as its changes."""
         return self.factory is None or self.factory.kind is StateKind.FENCED
 
     @property
@@ -82,42 +82,42 @@ class Output(Operation):
 
     @abstractmethod
     def fields(self, source: StructType) -> StructType:
-        """Return the fields of what its participant is given, where its stream has those of ``source``."""
+        """Return the fields that its participant receives, for a stream with the fields of ``source``."""
 
     @abstractmethod
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
-        """See `Declaration.identity`; where it is given rows of ``source``, and has so many shards."""
+        """See `Declaration.identity`; for rows with the fields of ``source``, and this number of shards."""
 
     @abstractmethod
     def described(self) -> str:
-        """Return what it is, for ``explain()``."""
+        """Return a description for ``explain()``."""
 
     def shards(self, asked: int, hinted: int) -> int:
-        """Return how many states it has, where the user has asked for some, or hinted at some of its stream.
+        """Return the number of its shards, from the number that the user asked for, or the hint on its stream.
 
-        0: hasn't.
+        0: it has no shards.
         """
         return 1
 
     def nothing(self, source: StructType) -> Callable[[], Any] | None:
-        """Give the change of a transaction without rows, where that is a row; None: it is none."""
+        """Return a factory of the row for a transaction without rows; None if there is no such row."""
         return None
 
     @abstractmethod
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """Return what takes part in commits, with its state made."""
+        """Return the participant in commits, and make its state."""
 
 
 @frozen(kw_only=True)
 class OutputPlace:
-    """An output behind rows with known fields.
+    """An output and the known fields of its rows.
 
     Attributes:
         source: the fields of the rows.
-        shards: how many states it has, each for rows or keys of its own.
-        spread_by: the fields by which the rows were brought together.
-        new_values: what follows its new values; None: nothing does.
-        by_tasks: whether its rows come from Spark's tasks, and not from the driver.
+        shards: the number of its states; each has other rows or keys.
+        spread_by: the fields by which the rows were partitioned.
+        new_values: the operations on its new values; None if no operation uses them.
+        by_tasks: whether its rows come from Spark's tasks, not from the driver.
     """
 
     output: Output
@@ -129,27 +129,27 @@ class OutputPlace:
 
     @property
     def fields(self) -> StructType:
-        """The fields of what the participant is given."""
+        """The fields that the participant receives."""
         return self.output.fields(self.source)
 
     def participant(self, context: ParticipantContext) -> Participant:
-        """Make what takes part in commits for the output."""
+        """Make the participant of the output in commits."""
         return self.output.participant(self, context)
 
     def downstream(self, context: ParticipantContext) -> tuple[Downstream | None, tuple[Participant, ...]]:
-        """Return what is done with the new values, and the outputs that they go into."""
+        """Return the consumer of the new values, and the outputs that it writes to."""
         return self.new_values.downstream(context) if self.new_values else (None, ())
 
 
 @frozen(kw_only=True)
 class CommitStream:
-    """What follows ``new_values_stream()``: what is done, within each commit of a state, with what it has changed.
+    """The operations after ``new_values_stream()``, which run within each commit of a state.
 
     Attributes:
         schema: the fields of the new values.
-        origins: the nodes that give them: one for each call of ``new_values_stream()``.
-        ends: the nodes in which the ways from there end: outputs, and those that nothing follows.
-        outputs: what takes the rows of an end, if anything does.
+        origins: the nodes that emit the new values: one for each call of ``new_values_stream()``.
+        ends: the last nodes: outputs, and nodes without consumers.
+        outputs: the output of each end, if any.
     """
 
     schema: StructType
@@ -159,11 +159,11 @@ class CommitStream:
 
     @property
     def replacing(self) -> frozenset[Node]:
-        """The ends that are also given keys which only an older attempt had changed."""
+        """The ends that also receive keys which only an older attempt had changed."""
         return frozenset(end for end, place in self.outputs.items() if place.output.replaces(end.inputs[0]))
 
     def downstream(self, context: ParticipantContext) -> tuple[Downstream, tuple[Participant, ...]]:
-        """Return what does all that with the new values of a transaction, and the outputs that they go into."""
+        """Return the consumer of a transaction's new values, and the outputs that it writes to."""
         made = {end: self._participant(end, context) for end in self.ends}
         way, transactions, replacing = CommitWay.of(self.origins, self.ends), context.transactions, self.replacing
 
@@ -193,7 +193,7 @@ class CommitStream:
 
 
 def state_identity(factory: StateFactory, made_of: Mapping[str, Json], shards: int) -> dict[str, Json]:
-    """Return what a state can't change without being another one: ``made_of``, and what its factory says."""
+    """Return the facts that a state can't change: ``made_of``, and those of its factory."""
     if factory.volatile:
         return {}
     kind: dict[str, Json] = {"kind": class_names(factory), "replays by": factory.kind.value}
@@ -201,16 +201,16 @@ def state_identity(factory: StateFactory, made_of: Mapping[str, Json], shards: i
 
 
 def described_state(factory: StateFactory, title: str) -> str:
-    """Describe a factory, and what is done with the state that it makes."""
+    """Describe a factory, and the use of its state."""
     going = f", keys go after {factory.ttl} without a write" if factory.ttl else ""
     return f"{described_factory(factory)}, {title}{going}"
 
 
 def described_factory(factory: StateFactory) -> str:
-    """Describe a factory by its repr, if it has one of its own."""
+    """Describe a factory by its repr if its class defines one, else by the name of the class."""
     return type(factory).__name__ if type(factory).__repr__ is object.__repr__ else repr(factory)
 
 
 def output_of(node: Node) -> Output | None:
-    """Return the output that ``node`` is; None: it is none."""
+    """Return the output of ``node``, or None if it is not an output."""
     return node.operation if isinstance(node.operation, Output) else None

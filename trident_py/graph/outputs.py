@@ -1,4 +1,4 @@
-"""What ends a branch, as it is declared: states and sinks, and the stream of a state's new values."""
+"""The declared ends of branches: states and sinks, and the stream of a state's new values."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ class AggregateState(Output):
         return self.aggregation.engine(inputs)
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> AggregateState | None:
-        """Return its partial values, or rows to reduce, by transaction."""
+        """Return the state with partial values, or rows to reduce, by transaction."""
         keyed = self.aggregation.keyed(field, source)
         return evolve(self, aggregation=keyed) if keyed else None
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """Return the new values: keys and value."""
+        """Return the fields of the new values: keys and value."""
         fields = self.aggregation.fields(inputs[0])
         self.typed(fields)
         return fields.target
 
     @property
     def fixed(self) -> frozenset[str]:
-        """What keeps typed columns compares them itself, and holds them fast."""
+        """A state with typed columns compares these types itself, so they are fixed."""
         return frozenset({"keys", "value"}) if self.factory.lacks_fields else frozenset()
 
     @property
@@ -70,29 +70,29 @@ class AggregateState(Output):
         return dict(self.factory.details())
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
-        """Return the fields, the aggregator, and the factory's own."""
+        """Return the fields, the aggregator, and the facts of the factory."""
         fields = self.aggregation.fields(source)
         (part,) = self.aggregation.calls
         made_of = {"keys": fields_text(fields.keys), "value": fields_text(fields.results), **part.identity}
         return state_identity(self.factory, made_of, shards)
 
     def described(self) -> str:
-        """Return the factory, and what is aggregated."""
+        """Return the factory and the aggregation."""
         return described_state(self.factory, self.title)
 
     def shards(self, asked: int, hinted: int) -> int:
-        """Return as many as were asked for; a fenced state is one, so that a batch is in it or not."""
+        """Return the number that was asked for; a fenced state has one shard, so that a batch is applied as a whole."""
         return max(1, asked) if self.aggregation.keys and self.factory.kind is not StateKind.FENCED else 1
 
     def nothing(self, source: StructType) -> Callable[[], Any] | None:
-        """Return the value of no rows, where there is one value in all; else None."""
+        """Return the aggregator's zero if the state has a single combined value; else None."""
         whole = isinstance(self.aggregator, CombinerAggregator) and not self.aggregation.keys
         return self.aggregator.zero if whole and isinstance(self.aggregator, CombinerAggregator) else None
 
     def fields(self, source: StructType) -> StructType:
-        """Return the keys, then the partial value of a combiner, one row a key, or what a reducer sees, a row for each.
+        """Return the keys, then a combiner's partial value (a row per key), or a reducer's input (all rows).
 
-        Not grouped, a combiner has exactly one row. A key that a reducer sees, too, comes twice, first as
+        Without groups, a combiner has exactly one row. A key that a reducer also reads comes twice, first as
         ``_key_<name>``.
         """
         fields = self.aggregation.fields(source)
@@ -101,7 +101,7 @@ class AggregateState(Output):
         return StructType([*renamed_keys(fields).fields, *fields.seen.fields])
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """Make a state that tasks stage the change for, where it can; else one that the driver changes."""
+        """Make a state for which tasks stage the changes, if it supports that; else one that the driver changes."""
         downstream, following = place.downstream(context)
         fields, aggregator = self.aggregation.fields(place.source), self.aggregator
         state, keys = made(self.typed(fields), context.config, context.metrics, place.shards), len(fields.keys.fields)
@@ -124,15 +124,15 @@ class AggregateState(Output):
         )
 
     def typed(self, fields: AggregatedFields) -> StateFactory:
-        """Return the factory that knows the types.
+        """Return the factory with these types.
 
         Raises:
-            StateError: the state can't hold them.
+            StateError: the state can't hold values of these types.
         """
         return self.factory.for_fields(fields.keys, fields.results.fields[0])
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Make a partial value per key, or the rows to reduce."""
+        """Build a partial value for each key, or the rows to reduce."""
         (flow,) = inputs
         if isinstance(self.aggregator, CombinerAggregator):
             return self.aggregation.unordered(inputs, batch_id)
@@ -152,14 +152,14 @@ class AggregateState(Output):
         return narrowed.replaced(lambda frame: frame.select(*columns), schema)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Make a partial value per key, or the rows to reduce."""
+        """Build a partial value for each key, or the rows to reduce."""
         if isinstance(self.aggregator, CombinerAggregator):
             return self.aggregation.on_rows(inputs, batch_id)
         (flow,) = inputs
         return flow.then(self.reduced(flow.schema))
 
     def reduced(self, source: StructType) -> Step:
-        """Give the keys, then what the reducer sees."""
+        """Return the step to the keys, followed by the reducer's input."""
         fields = self.aggregation.fields(source)
         return ProjectStep(
             title=self.title,
@@ -170,7 +170,7 @@ class AggregateState(Output):
 
 
 def renamed_keys(fields: AggregatedFields) -> StructType:
-    """Return the keys, under names that the inputs don't have."""
+    """Return the keys under names that the inputs don't have."""
     return StructType(
         [
             StructField(f"_key_{key.name}" if key.name in fields.seen.names else key.name, key.dataType, key.nullable)
@@ -196,7 +196,7 @@ class UpdatedState(Output):
         return evolve(self, in_fields=(field.name, *self.in_fields))
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """Return the new values: what the updater emits."""
+        """Return the fields of the new values, which the updater emits."""
         select(inputs[0], self.in_fields)
         return self.out_schema or StructType()
 
@@ -205,25 +205,25 @@ class UpdatedState(Output):
         return dict(self.factory.details())
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
-        """Return the updater, what it sees, and the factory's own."""
+        """Return the updater, its input fields, and the facts of the factory."""
         updated = {"updater": class_names(self.updater), "fields": fields_text(self.fields(source))}
         return state_identity(self.factory, updated, shards)
 
     def described(self) -> str:
-        """Return the factory, and what updates it."""
+        """Return the factory and the updater."""
         return described_state(self.factory, self.title)
 
     def shards(self, asked: int, hinted: int) -> int:
-        """Return as many as were asked for, or as partitions were hinted at; a fenced state is one."""
+        """Return the number of shards: as asked for, else the parallelism hint, else 1; a fenced state has one."""
         return 1 if self.factory.kind is StateKind.FENCED else asked or hinted or 1
 
     def fields(self, source: StructType) -> StructType:
         return select(source, self.in_fields)
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """Make a state that the updater changes.
+        """Make the participant with a state that the updater changes.
 
-        In several shards, rows that were brought together are for one of them.
+        With several shards, rows of one partition belong to one of them.
         """
         downstream, following = place.downstream(context)
         names = place.fields.names
@@ -274,7 +274,7 @@ class WrittenSink(Output):
         return self.sink.needs_exact_replays
 
     def replaces(self, stream: Node) -> bool:
-        """Tell whether ``stream`` has the new values of a state that tells what it rolled back, by the sink's keys."""
+        """Return whether ``stream`` has a state's new values by the sink's keys, including rolled back keys."""
         return replaces(self.sink, stream)
 
     @property
@@ -289,14 +289,14 @@ class WrittenSink(Output):
         return source
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
-        """Return its class, the fields, and what the sink says."""
+        """Return the class, the fields, and the facts of the sink."""
         return {"kind": class_names(self.sink), "fields": fields_text(source), **self.sink.identity()}
 
     def described(self) -> str:
         return type(self.sink).__name__
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> WrittenSink | None:
-        """Return the same, if the sink takes rows that are on the driver: it is given those of one transaction."""
+        """Return the same output if the sink accepts rows on the driver: it then gets those of one transaction."""
         return self if isinstance(self.sink, RowsSink) else None
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
@@ -312,28 +312,28 @@ class WrittenSink(Output):
 
 @frozen
 class NewValues(Operation):
-    """``new_values_stream``: the rows that a state gives while it commits; what windows give when they fire."""
+    """``new_values_stream``: the rows that a state emits while it commits, such as the results of windows."""
 
     title: str
 
     begins: ClassVar[Phase] = Phase.COMMIT
 
     def origin(self, inputs: Sequence[StructType]) -> StructType:
-        """Return what the state has changed, each time that it commits."""
+        """Return the fields of the state's changes, which it emits at each commit."""
         return inputs[0]
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Raise: the rows are the driver's."""
+        """Raise an error: the rows are on the driver."""
         raise AssertionError(f"{self.title} runs in the commit phase")
 
 
 def state_keys(state: Node) -> StructType | None:
-    """Return the group fields that the values of ``state`` are kept by, empty: it is not grouped.
+    """Return the group fields of the values of ``state``; empty if it is not grouped.
 
-    None: nothing knows them.
+    None if they are unknown.
     """
     source = state.inputs[0].schema if state.inputs else None
     if source is None or not isinstance(state.operation, AggregateState):
@@ -342,10 +342,10 @@ def state_keys(state: Node) -> StructType | None:
 
 
 def replaces(sink: TransactionalSink[Any], stream: Node) -> bool:
-    """Tell whether ``stream`` has the new values of a state that tells which keys it rolled back, by the sink's keys.
+    """Return whether ``stream`` has the new values, by the sink's keys, of a state that reports rolled back keys.
 
-    Where a replay gives the same rows, what is committed stays. No state with a ``ttl`` tells, as it doesn't know those
-    keys that a rolled back attempt removed from those that expired in it.
+    If a replay has the same rows, the committed rows stay, so this is False. It is also False for a state with a
+    ``ttl``: it can't distinguish keys that a rolled back attempt removed from keys that expired in it.
     """
     state = stream.inputs[0] if isinstance(stream.operation, NewValues) else None
     factory = state.operation.factory if state and isinstance(state.operation, AggregateState) else None
@@ -354,10 +354,10 @@ def replaces(sink: TransactionalSink[Any], stream: Node) -> bool:
 
 
 def check_unshared(graph: Graph, factory: StateFactory) -> None:
-    """Check that it is a factory, and that no other state keeps its data where ``factory`` does.
+    """Check that ``factory`` is a factory, and that no other state keeps its data in the same place.
 
     Raises:
-        TopologyError: it isn't, or one does.
+        TopologyError: it isn't one, or another state does.
     """
     if not isinstance(factory, StateFactory):
         raise TopologyError(f"a state factory is an instance of StateFactory, not {shown(factory)}")
@@ -370,7 +370,7 @@ def new_values(graph: Graph, title: str, state: Node) -> Node:
     """Declare the stream of the new values of ``state``.
 
     Raises:
-        TopologyError: it has none.
+        TopologyError: the state has no new values.
     """
     operation = state.operation
     if output_of(state) is None:

@@ -1,4 +1,4 @@
-"""Which partition of a batch a row is in: matters to what is done by partition, and to how much runs at once."""
+"""The partition of a row within a batch, which matters to operations by partition, and to parallelism."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ _NUMBER = "_number"
 
 
 class Partitioning(Enum):
-    """How rows are spread over partitions."""
+    """The distribution of rows over partitions."""
 
     BY_FIELDS = "partition_by"
-    """Rows with the same values in the same partition (Storm S6)."""
+    """Rows with equal values are in the same partition."""
 
     BY_NUMBER = "partition"
-    """Each row where an expression says (Storm S7)."""
+    """An expression determines the partition of each row."""
 
     SHUFFLE = "shuffle"
-    """Dealt out evenly (Storm S8)."""
+    """Rows are distributed evenly."""
 
     GLOBAL = "global_"
-    """All rows in one partition (Storm S8)."""
+    """All rows in one partition."""
 
     BROADCAST = "broadcast"
-    """A copy of each row in every partition (Storm S8)."""
+    """A copy of each row in every partition."""
 
 
 @frozen(kw_only=True)
 class Repartition(Operation):
-    """Spreads a batch over partitions, each of which runs a task, rows or not.
+    """Distributes a batch over partitions, each of which runs a task, even without rows.
 
     Attributes:
-        fields: for `Partitioning.BY_FIELDS`.
-        number: for `Partitioning.BY_NUMBER`.
-        partitions: how many; None: as many as Spark runs tasks at once, for a broadcast one.
+        fields: the fields of `Partitioning.BY_FIELDS`.
+        number: the expression of `Partitioning.BY_NUMBER`.
+        partitions: their number; None: as many as Spark runs tasks at once, or one for a broadcast.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Repartition(Operation):
 
     @property
     def only_places(self) -> bool:
-        """A copy of a row is one more row."""
+        """False for a broadcast, which adds rows."""
         return self.kind is not Partitioning.BROADCAST
 
     @property
@@ -84,7 +84,7 @@ class Repartition(Operation):
         return evolve(placed, given=placed.frame.drop(_NUMBER), rows=RowPipeline(flow.schema))
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Return the rows as they are: nothing that runs without Spark sees partitions."""
+        """Return the rows unchanged: operations without Spark see no partitions."""
         if self.kind in {Partitioning.BROADCAST, Partitioning.BY_NUMBER}:  # copies, and an expression of Spark's
             raise NeedsSpark(self.title)
         return inputs[0]
@@ -105,7 +105,7 @@ class Repartition(Operation):
 
 @frozen
 class ParallelismHint(Operation):
-    """How many partitions the repartitioning before it makes; where there is none, one is put there (Storm S2)."""
+    """The number of partitions of the repartitioning before it; if there is no repartitioning, one is added."""
 
     title: str
     partitions: int
@@ -117,7 +117,7 @@ class ParallelismHint(Operation):
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Do nothing: `hinted` has told the repartitioning."""
+        """Return the flow unchanged: `hinted` has passed the hint to the repartitioning."""
         return inputs[0]
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
@@ -125,23 +125,23 @@ class ParallelismHint(Operation):
 
 
 def parallelism_hint(title: str, partitions: object) -> ParallelismHint:
-    """Check the number."""
+    """Check the number, and make the hint."""
     if type(partitions) is not int or partitions < 1:
         raise TopologyError(f"a number of partitions is an int from 1, not {shown(partitions)}")
     return ParallelismHint(title, partitions)
 
 
 def is_placed(node: Node) -> bool:
-    """Tell whether something before it says which partition its rows are in."""
+    """Return whether an operation before it determines the partition of its rows."""
     if isinstance(node.operation, Repartition | ParallelismHint):
         return True
     return node.operation.keeps_partitions and any(map(is_placed, node.inputs))
 
 
 def hinted(node: Node, partitions: int = 0) -> Node:
-    """Return ``node`` with every hint told to what it is for, which is in front of it.
+    """Return ``node`` with every hint passed on to the repartitioning before it.
 
-    The greatest counts, as in Storm.
+    The greatest hint counts, as in Storm.
     """
     operation = node.operation
     if isinstance(operation, ParallelismHint):
@@ -157,7 +157,7 @@ def hinted(node: Node, partitions: int = 0) -> Node:
 
 
 def hint_before(node: Node) -> int:
-    """Return how many partitions the hints say that lead to ``node``, back to its repartitioning; 0: there is none."""
+    """Return the number of partitions that hints before ``node`` set, back to its repartitioning; 0 without a hint."""
     hint = node.operation.partitions if isinstance(node.operation, ParallelismHint) else 0
     if not node.operation.keeps_partitions:
         return hint
@@ -165,5 +165,5 @@ def hint_before(node: Node) -> int:
 
 
 def fields_before(node: Node) -> tuple[str, ...]:
-    """Return the fields by which the rows of ``node`` were brought together; empty: by none."""
+    """Return the fields by which the rows of ``node`` were partitioned; empty if by no field."""
     return fields_before(node.inputs[0]) if node.operation.keeps_partitions else node.operation.spread_by

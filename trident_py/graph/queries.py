@@ -1,4 +1,4 @@
-"""What reads states: ``state_query``, states that nothing writes, and streams of requests."""
+"""The operations that read states: ``state_query``, static states, and streams of requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ F = TypeVar("F", Flow, RowFlow)
 
 @frozen(kw_only=True)
 class QueryStep(Step):
-    """Appends what a `QueryFunction` emits; on the driver, over all rows at once."""
+    """Appends the values that a `QueryFunction` emits; on the driver, over all rows at once."""
 
     state: State
     function: QueryFunction[Any, Any]
@@ -38,7 +38,7 @@ class QueryStep(Step):
     makes_values: ClassVar[bool] = True
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Make one copy of the row for each emitted tuple, with its values behind (Storm S15)."""
+        """Return a copy of the row for each emitted tuple, with its values appended."""
         args = list(views)
         results = (
             self._asked_in_parts(args) if isinstance(self.state, PartitionedState) else self._asked(self.state, args)
@@ -61,7 +61,7 @@ class QueryStep(Step):
     def _asked(self, shard: State, args: list[Row]) -> Sequence[Any]:
         try:
             results = self.function.batch_retrieve(shard, args)
-        except StoreBusyException as error:  # what is asked can't be reached, which is not to blame on the batch
+        except StoreBusyException as error:  # the queried state is unreachable, which is no failure of the batch
             raise TaskFailed(TaskFailure(kind=FailureKind.BUSY, text=error_text(error))) from error
         if len(results) != len(args):
             raise ValueError(
@@ -85,7 +85,7 @@ class StateQuery(Operation):
     in_fields: tuple[str, ...]
     out: StructType
 
-    is_repeatable: ClassVar[bool] = False  # what a state answers depends on when it is asked
+    is_repeatable: ClassVar[bool] = False  # the answer of a state depends on the moment
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
         return Engine.DRIVER
@@ -95,21 +95,21 @@ class StateQuery(Operation):
         return {**super().drawn, "asks": self.state}
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """Return the fields, and those that the query emits."""
+        """Return the input fields, and the fields that the query emits."""
         select(inputs[0], self.in_fields)
         return append(inputs[0], self.out)
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Return no rows, for Spark to analyse what follows; those of a batch are asked for while its job is built."""
+        """Return no rows, only for Spark's analysis; the rows of a batch are queried while its job is built."""
         target = self.output([inputs[0].schema])
         return inputs[0].replaced(lambda frame: empty_frame(frame.sparkSession, target), target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Return no rows, either: those of a batch are asked for while it is made."""
+        """Return no rows, only for analysis; the rows of a batch are queried while it is processed."""
         return RowFlow.of((), self.output([inputs[0].schema]))
 
     def answered(self, state: State, rows: Sequence[Values], source: StructType) -> list[Values]:
-        """Return what becomes of ``rows``, which have the fields of ``source``; called where ``state`` may be read."""
+        """Return the results for ``rows``, which have the fields of ``source``; call it when ``state`` may be read."""
         step = QueryStep(
             title=self.title,
             source=tuple(source.names),
@@ -124,7 +124,7 @@ class StateQuery(Operation):
 
 @frozen
 class StaticState(Operation):
-    """``new_static_state``: a state that nothing in the topology writes."""
+    """``new_static_state``: a state that the topology never writes."""
 
     title: str
     name: str
@@ -143,18 +143,18 @@ class StaticState(Operation):
         return StructType()
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Raise: it gives no rows."""
+        """Raise an error: it emits no rows."""
         raise AssertionError(f"{self.title} is queried, not built")
 
 
 @frozen
 class RequestPlan:
-    """How the requests of one function are answered.
+    """The plan that answers requests of one function.
 
     Attributes:
-        before: from the request to the first query of a state, each node behind its inputs.
-        reading: from there to the last query; they see the states at one and the same transaction.
-        after: what follows; the last of all nodes gives the answer.
+        before: the nodes from the request to the first query of a state, each after its inputs.
+        reading: the nodes from there to the last query; they see all states at the same transaction.
+        after: the nodes after the last query; the very last node has the answer.
     """
 
     function: str
@@ -164,17 +164,17 @@ class RequestPlan:
 
     @property
     def answer(self) -> Node:
-        """The node that gives the answer."""
+        """The node that has the answer."""
         return [*self.before, *self.reading, *self.after][-1]
 
     @property
     def states(self) -> frozenset[str]:
-        """The names of the states that are asked."""
+        """The names of the states that are queried."""
         return frozenset(node.operation.state for node in self.reading if isinstance(node.operation, StateQuery))
 
     @classmethod
     def of(cls, graph: Graph, function: str) -> RequestPlan:
-        """Return the plan of ``function``: of its streams, the one declared last is the answer, as in Storm (D2)."""
+        """Return the plan of ``function``; the last declared of its streams is the answer, as in Storm."""
         needed = set([node for node in graph.nodes if function in node.requests][-1].ancestry)
         nodes = [node for node in graph.nodes if node in needed]
         queries = [number for number, node in enumerate(nodes) if isinstance(node.operation, StateQuery)]
@@ -189,18 +189,18 @@ def requests(graph: Graph) -> tuple[RequestPlan, ...]:
 
 
 def state_queries(graph: Graph) -> list[tuple[StateQuery, Node]]:
-    """Return all queries of states, of batches and of requests, each with the node that it asks for."""
+    """Return all queries of states, for batches and requests, each with its node."""
     return [(node.operation, node.inputs[0]) for node in graph.nodes if isinstance(node.operation, StateQuery)]
 
 
 def static_states(graph: Graph) -> list[StaticState]:
-    """Return the states that nothing writes."""
+    """Return the states that the topology never writes."""
     return [node.operation for node in graph.nodes if isinstance(node.operation, StaticState)]
 
 
 @frozen
 class _Given(Operation):
-    """Rows that are there: the input of a job of this number."""
+    """Existing rows: the input of a job with this number."""
 
     title: str
     number: int
@@ -210,16 +210,16 @@ class _Given(Operation):
         return self.schema
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Raise: the rows are given."""
+        """Raise an error: the rows exist already."""
         raise AssertionError(f"{self.title} is given, not built")
 
 
 @frozen
 class RequestJob(Operation):
-    """An operation of a request, with those before it that say which partitions there are: rows lose them between jobs.
+    """An operation of a request, with the preceding ones that set partitions, which rows lose between jobs.
 
     Attributes:
-        end: the operation's node; what it is built on begins with what is given.
+        end: the operation's node; its inputs begin with the given rows.
         given: the nodes whose rows are its inputs.
     """
 
@@ -229,7 +229,7 @@ class RequestJob(Operation):
 
     @classmethod
     def of(cls, node: Node) -> RequestJob:
-        """Return the job that gives the rows of ``node``."""
+        """Return the job that computes the rows of ``node``."""
         given: list[Node] = []
         inputs = tuple(_from_given(each, given) for each in node.inputs)
         return cls(node.operation.title, hinted(evolve(node, inputs=inputs)), tuple(given))
@@ -245,7 +245,7 @@ class RequestJob(Operation):
 
 
 def _made(node: Node, given: Sequence[F], make: Callable[[Operation, Sequence[F]], F]) -> F:
-    """Return what ``node`` gives, by ``make`` of each operation on the way from what is given."""
+    """Compute ``node`` by calling ``make`` for each operation from the given rows on."""
     if isinstance(node.operation, _Given):
         return given[node.operation.number]
     return make(node.operation, [_made(each, given, make) for each in node.inputs])

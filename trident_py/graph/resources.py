@@ -1,4 +1,4 @@
-"""``resources``: what the tasks need that run the Python operations in front of it."""
+"""``resources``: the resources of the tasks that run the preceding Python operations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 
 @frozen
 class Resources(Operation):
-    """Ends a stage: the Python operations that wait run in tasks that have what they need (Storm S3)."""
+    """Ends a stage: the deferred Python operations run in tasks with these resources."""
 
     title: str
     needed: StageResources
@@ -35,10 +35,10 @@ class Resources(Operation):
         """Return the stage.
 
         Raises:
-            TopologyError: nothing waits in front of it, or Spark can't give the resources.
+            TopologyError: no operation is deferred before it, or Spark can't provide the resources.
         """
         if not inputs[0].rows.steps:
-            raise TopologyError("no Python operation is in front of it; put it behind map, flat_map, each or filter")
+            raise TopologyError("no Python operation is before it; put it after map, flat_map, each or filter")
         return inputs[0].resourced(self.needed)
 
 
@@ -46,7 +46,7 @@ def resources_of(title: str, cpus: object, memory: object, gpus: object) -> Reso
     """Check the arguments.
 
     Raises:
-        TopologyError: one of them is no such thing, or there is none.
+        TopologyError: an argument is invalid, or all are missing.
     """
     if cpus is None and memory is None and gpus is None:
         raise TopologyError("name at least one of cpus, memory and gpus")

@@ -1,4 +1,4 @@
-"""A stream of a batch while it is made on the driver, by Python alone: what `Flow` is to Spark."""
+"""A stream of a batch that Python alone computes on the driver: the counterpart of `Flow`, which is for Spark."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ S = TypeVar("S")
 
 
 class NeedsSpark(Exception):
-    """Only Spark can do it; says what."""
+    """Only Spark can run an operation; the message names it."""
 
 
 @frozen
 class RowFlow:
-    """Rows, and the row operations that are still to run over them.
+    """Rows, and the deferred row operations over them.
 
     Attributes:
-        given: the rows in front of ``rows``; may be asked for more than once.
-        rows: the waiting row operations.
-        travels: whether user code runs in copies of its own, as in tasks; else it is called as it was declared.
+        given: the rows before ``rows``; they may be iterated more than once.
+        rows: the deferred row operations.
+        travels: whether user code runs in its own copies, as in tasks; else the declared objects are called.
     """
 
     given: Iterable[pa.RecordBatch]
@@ -38,59 +38,59 @@ class RowFlow:
 
     @classmethod
     def of(cls, given: Iterable[pa.RecordBatch], schema: StructType, *, travels: bool = True) -> RowFlow:
-        """Begin with rows, and nothing to do to them."""
+        """Begin with rows and no operations."""
         return cls(given, RowPipeline(schema), travels)
 
     @property
     def schema(self) -> StructType:
-        """The fields behind the waiting operations."""
+        """The fields after the deferred operations."""
         return self.rows.target
 
     def then(self, step: Step) -> RowFlow:
-        """Add one more row operation."""
+        """Add a row operation."""
         return evolve(self, rows=self.rows.then(step))
 
     def staged(self, stage: Stage, schema: StructType) -> RowFlow:
-        """Return what ``stage``, which runs the waiting operations too, makes of all rows."""
+        """Apply ``stage``, which also runs the deferred operations, to all rows."""
         made = Made(travelled(stage) if self.travels else stage, self.given)
         return RowFlow.of(made, schema, travels=self.travels)
 
     def made(self) -> Iterable[pa.RecordBatch]:
-        """Give the rows behind the waiting operations, which run while they are taken."""
+        """Return the rows after the deferred operations, which run during iteration."""
         return self.staged(self.rows, self.schema).given if self.rows.steps else self.given
 
     def table(self) -> pa.Table:
         """Return all rows.
 
         Raises:
-            TaskFailed: user code raised.
+            TaskFailed: user code raised an exception.
         """
         schema = arrow_schema(self.schema)
         return pa.Table.from_batches(named(self.made(), schema), schema)
 
 
 def named(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Give the same values under the names of ``schema``, and with its word on which may be null."""
+    """Yield the same values with the names and nullability of ``schema``."""
     return (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
 
 
 @frozen
 class Made:
-    """What a stage makes of rows, made when it is asked for."""
+    """The output of a stage over rows, computed when it is iterated."""
 
     stage: Stage
     given: Iterable[pa.RecordBatch]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows."""
+        """Yield the rows."""
         return classified(self.stage(iter(self.given)), by_user_code)
 
 
 def travelled(stage: S) -> S:
-    """Return ``stage`` as a task would have it: its own copy, which shares nothing with other tasks or the driver.
+    """Return a copy of ``stage``, as a task would get it: it shares nothing with other tasks or the driver.
 
     Raises:
-        Exception: it can't be copied, and so couldn't travel to a task either.
+        Exception: it can't be copied, so it couldn't be sent to a task either.
     """
     copy: S = cloudpickle.loads(cloudpickle.dumps(stage))  # type: ignore[no-untyped-call]
     return copy

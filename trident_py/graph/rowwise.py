@@ -1,4 +1,4 @@
-"""The operations that take rows one by one: Python's, which run together in one stage, and Spark's own."""
+"""The row operations: Python's, which run together in one stage, and Spark's own."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from trident_py.worker.steps import EachStep, FilterStep, FlatMapStep, MapStep, 
 
 @frozen
 class RowOperation(Operation):
-    """A row operation of Python's.
+    """A row operation in Python.
 
     Attributes:
         make: makes the step for rows with these fields.
-        native: the same as Spark does it, if it can: used where no Python function runs before it. It is given a frame,
-            the names of the fields that it sees, and of those that it keeps as they are, in front.
-        is_tagged: whether the first field is carried along, unseen; see `sharing`.
+        native: the same operation in Spark, if possible: used if no Python function runs before it. It receives a
+            frame, the names of the input fields, and the names of the first fields, which it keeps unchanged.
+        is_tagged: whether the first field is passed through and not read; see `sharing`.
     """
 
     title: str
@@ -43,13 +43,13 @@ class RowOperation(Operation):
     keeps_partitions: ClassVar[bool] = True
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
-        """Tell, as `build` decides: Spark, if it can and no Python function waits in front of it."""
+        """Return the engine that `build` chooses: Spark, if it can and no Python operation is deferred before it."""
         before = inputs[0]
         waits = isinstance(before.operation, RowOperation) and before.operation.engine(before.inputs) is Engine.PYTHON
         return Engine.SPARK if self.native and not waits else Engine.PYTHON
 
     def fused(self, rows: RowPipeline) -> RowPipeline:
-        """Return the step behind those that there are."""
+        """Return ``rows`` with the step added."""
         return rows.then(self.step(rows.target))
 
     def step(self, source: StructType) -> Step:
@@ -57,14 +57,14 @@ class RowOperation(Operation):
         return tagged(self.make, source) if self.is_tagged else self.make(source)
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> RowOperation:
-        """Carry the field along, unseen."""
+        """Pass the field through, without reading it."""
         return evolve(self, is_tagged=True)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         return self.step(inputs[0]).target
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Let the step wait with those before it."""
+        """Defer the step together with those before it."""
         (flow,) = inputs
         step = self.step(flow.schema)
         if self.native is None or flow.rows.steps:
@@ -74,22 +74,22 @@ class RowOperation(Operation):
         return flow.replaced(lambda frame: native(frame, names[len(tags) :], tags), step.target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Let the step wait with those before it."""
+        """Defer the step together with those before it."""
         return inputs[0].then(self.step(inputs[0].schema))
 
 
 def map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> RowOperation:
-    """Make one row of each row."""
+    """Make the operation that maps each row to one row."""
     return _on_whole_rows(MapStep, title, fn, schema_of(schema))
 
 
 def flat_map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> RowOperation:
-    """Make any number of rows of each row."""
+    """Make the operation that maps each row to any number of rows."""
     return _on_whole_rows(FlatMapStep, title, fn, schema_of(schema))
 
 
 def peek_rows(title: str, fn: Callable[[Row], object]) -> RowOperation:
-    """Show the rows."""
+    """Make the operation that calls ``fn`` with each row."""
     return _on_whole_rows(PeekStep, title, fn, None)
 
 
@@ -106,7 +106,7 @@ def _on_whole_rows(
 
 
 def filter_rows(title: str, condition: Filter | Callable[[Row], object], in_fields: Sequence[str]) -> RowOperation:
-    """Keep or drop rows, by ``in_fields``; none: all of them."""
+    """Make the operation that keeps or drops rows, by ``in_fields``; empty: all fields."""
     keep: Any = condition.is_keep if isinstance(condition, Filter) else condition
     _check_callable(keep)
 
@@ -127,7 +127,7 @@ def _native(
 
 
 def each_row(title: str, function: Function, in_fields: Sequence[str], schema: str | StructType) -> RowOperation:
-    """Append the fields that ``function`` emits."""
+    """Make the operation that appends the fields emitted by ``function``."""
     out = schema_of(schema)
     if not in_fields:
         raise TopologyError("name at least one field for the function to see")
@@ -146,7 +146,7 @@ def each_row(title: str, function: Function, in_fields: Sequence[str], schema: s
 
 
 def project_rows(title: str, names: Sequence[str]) -> RowOperation:
-    """Keep the fields ``names``."""
+    """Make the operation that keeps the fields ``names``."""
     if not names:
         raise TopologyError("name the fields to keep")
     return RowOperation(
@@ -166,7 +166,7 @@ class ColumnFilter(Operation):
     keeps_partitions: ClassVar[bool] = True
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> ColumnFilter | None:
-        """Return it as it is, if it looks at nothing but a row."""
+        """Return the same operation, if the condition depends only on one row."""
         return self if is_rowwise(self.condition, source) else None
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
@@ -179,10 +179,10 @@ class ColumnFilter(Operation):
 
 @frozen
 class Transform(Operation):
-    """Whatever Spark can do.
+    """An arbitrary native Spark operation.
 
     Attributes:
-        schema: the fields it gives, as the user said or as Spark found when it was asked.
+        schema: the output fields, as the user declared them or as Spark found them.
     """
 
     title: str
@@ -205,18 +205,18 @@ class Transform(Operation):
         return Flow.of(made, self.schema or schema_of(made.schema))
 
     def with_schema(self, found: StructType) -> Transform:
-        """Give it the fields that Spark has found, unless the user has said which they are."""
+        """Set the output fields that Spark found, unless the user declared them; different fields are an error."""
         if self.schema is None:
             return evolve(self, schema=schema_of(found))
         if not same_fields(self.schema, found):
             raise TopologyError(
-                f"declared are the fields {self.schema.simpleString()}, the function gives {found.simpleString()}"
+                f"the declared fields are {self.schema.simpleString()}, but the function returns {found.simpleString()}"
             )
         return self
 
 
 def transformed(title: str, fn: Callable[[DataFrame], DataFrame], schema: str | StructType | None) -> Transform:
-    """Whatever Spark can do."""
+    """Make an arbitrary native Spark operation."""
     _check_callable(fn)
     return Transform(title, fn, None if schema is None else schema_of(schema))
 

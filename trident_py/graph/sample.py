@@ -1,4 +1,4 @@
-"""``sample``: a share of the rows of each batch, the same ones in each replay."""
+"""``sample``: a share of the rows of each batch, the same rows in each replay."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _WORD = 2**64
 
 @frozen(kw_only=True)
 class Sample(Operation):
-    """Keeps some rows: which ones follows from their values, the transaction and the seed, whatever is done where.
+    """Keeps some rows: the choice depends only on their values, the transaction and the seed.
 
-    Equal rows are numbered, and each is kept or not by itself, so they have to be in one partition.
+    Equal rows are numbered, and each is kept or dropped separately, so they must be in one partition.
 
     Attributes:
-        is_tagged: whether the first field is the txid that a row is of; see `sharing`.
+        is_tagged: whether the first field is the txid of a row; see `sharing`.
     """
 
     title: str
@@ -42,21 +42,21 @@ class Sample(Operation):
         return Engine.PYTHON
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Sample:
-        """Draw from each transaction by its own number."""
+        """Sample each transaction by its own number."""
         return evolve(self, is_tagged=True)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         return inputs[0]
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Hash rows where they are, bring those with the same hash together, and draw there."""
+        """Hash rows in place, bring equal hashes together, and sample there."""
         (flow,) = inputs
         schema = StructType([*flow.schema.fields, StructField(_HASH, LongType(), False)])
         hashed = flow.staged(HashStage(flow.rows, self.is_tagged), schema)
         return hashed.grouped([_HASH]).staged(self._drawing(batch_id), flow.schema)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Go over all rows once."""
+        """Process all rows once."""
         (flow,) = inputs
         return flow.staged(SampleStage(HashStage(flow.rows, self.is_tagged), self._drawing(batch_id)), flow.schema)
 
@@ -67,17 +67,17 @@ class Sample(Operation):
 
 @frozen
 class HashStage:
-    """Row operations, and behind the fields of what they give a hash of the row.
+    """Row operations that append a hash of each output row.
 
     Attributes:
-        skips: whether the first field is left out.
+        skips: whether the hash leaves out the first field.
     """
 
     rows: RowPipeline
     skips: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
+        """Run over a partition, as ``DataFrame.mapInArrow`` requires."""
         schema = arrow_schema(self.rows.target)
         for batch in self.rows(batches) if self.rows.steps else chunks(batches):
             columns = [column.cast(kind) for column, kind in zip(batch.columns, schema.types, strict=True)]
@@ -88,12 +88,12 @@ class HashStage:
 
 @frozen(kw_only=True)
 class DrawStage:
-    """Keeps or drops rows by their hashes, which are the last field, and drops that.
+    """Keeps or drops rows by their hashes, which are the last field, and drops that field.
 
     Attributes:
-        fraction: how many are kept, from 0 to 1.
-        seed: another one keeps others.
-        txid: the transaction; None: the first field says which.
+        fraction: the share that is kept, from 0 to 1.
+        seed: a different seed keeps different rows.
+        txid: the transaction; None: it is the first field.
     """
 
     fraction: float
@@ -101,7 +101,7 @@ class DrawStage:
     txid: int | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over a partition that has all rows with a hash if it has one of them."""
+        """Run over a partition; all rows with equal hashes are in the same partition."""
         copies = Counter[tuple[int, int]]()
         for batch in batches:
             kept = batch.filter(pa.array(self._is_kept(batch, copies)))
@@ -123,7 +123,7 @@ class DrawStage:
 
 @frozen
 class SampleStage:
-    """Both in one pass."""
+    """Both stages in one pass."""
 
     hashing: HashStage
     drawing: DrawStage
@@ -134,10 +134,10 @@ class SampleStage:
 
 
 def sample_of(title: str, fraction: object, seed: object) -> Sample:
-    """Check the arguments.
+    """Check the arguments, and make the operation.
 
     Raises:
-        TopologyError: one of them is no such thing.
+        TopologyError: an argument is invalid.
     """
     if not (type(fraction) is int or type(fraction) is float) or not 0 <= fraction <= 1:  # NaN isn't, either
         raise TopologyError(f"a fraction is a number from 0 to 1, not {shown(fraction)}")

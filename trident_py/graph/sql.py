@@ -1,4 +1,4 @@
-"""``sql``: a query in Spark's SQL over one batch."""
+"""``sql``: a Spark SQL query over one batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOKEN = re.compile(
     r"""| --[^\n]* | /\*.*?\*/ | \b(stream)\b""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-"""Texts, quoted names and comments, in which ``stream`` stays as it is, and ``stream`` itself."""
+"""Tokens: ``stream`` itself, and string literals, quoted names and comments, in which ``stream`` is not replaced."""
 
 
 @frozen
@@ -31,17 +31,17 @@ class SqlQuery:
     text: str
 
     def __call__(self, frame: DataFrame) -> DataFrame:
-        """Run the query over one batch. Nothing of it is left in the session, so that batches don't meet there."""
+        """Run the query over one batch. It leaves nothing in the session, so that batches can't collide there."""
         # In parentheses it has to be a query: a command would be carried out here, once for each attempt.
         whole = f"WITH `stream` AS (SELECT * FROM {{batch}}) (\n{_without_braces(_quoted(self.text))}\n)"  # noqa: S608
         return frame.sparkSession.sql(whole, batch=frame)
 
 
 def sql_query(title: str, query: object, schema: str | StructType | None) -> Transform:
-    """Make a query over each batch; checks what can be checked without Spark.
+    """Make a query over each batch, after the checks that need no Spark.
 
     Raises:
-        TopologyError: it is no text, or an empty one.
+        TopologyError: it is not text, or empty.
     """
     if not isinstance(query, str) or not query.strip():
         raise TopologyError(f"a query is text such as 'SELECT word FROM stream', not {shown(query)}")  # noqa: S608
@@ -51,11 +51,11 @@ def sql_query(title: str, query: object, schema: str | StructType | None) -> Tra
 def _quoted(query: str) -> str:
     """Return the query with ``stream`` in backquotes.
 
-    ``STREAM a`` is the stream of a table ``a`` for Spark's parser.
+    Otherwise Spark's parser reads ``STREAM a`` as the stream of a table ``a``.
     """
     return _TOKEN.sub(lambda found: f"`{found.group(1)}`" if found.group(1) else found.group(), query)
 
 
 def _without_braces(query: str) -> str:
-    """Escape it for ``SparkSession.sql``, which takes what stands in braces for a name of its own."""
+    """Escape braces for ``SparkSession.sql``, which reads text in braces as a parameter."""
     return query.replace("{", "{{").replace("}", "}}")

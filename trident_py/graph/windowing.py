@@ -1,4 +1,4 @@
-"""``window``, as it is declared and as it is run: a state that keeps rows, and gives the results of what fires."""
+"""``window``, its declaration and execution: a state that keeps rows, and emits the results of windows that fire."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ from trident_py.worker.pipeline import prepared
 from trident_py.worker.steps import Values
 
 BOUNDS = schema_of("window_start timestamp, window_end timestamp")
-"""What the results of a window by time end with."""
+"""The last fields of the results of a window by time."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @frozen(kw_only=True)
 class WindowUpdater:
-    """Adds the rows of a batch to windows, and emits what the aggregator makes of those that fire.
+    """Adds the rows of a batch to windows, and emits the aggregator's results for windows that fire.
 
-    Windows by time fire for all keys at once, so they are kept as one, and taken apart when they fire: a key that gets
-    no more rows fires too, and is then forgotten. Windows by count are kept for each key.
+    Windows by time fire for all keys at once. So they are stored as one window, and split by key when they fire: a key
+    without new rows fires too, and is then forgotten. Windows by count are stored for each key.
 
     Attributes:
-        rows: how rows are kept; their fields are what it is given.
-        keys: the fields with a window for each of their values; none: one window in all.
-        emits_keys: whether results have the values of ``keys`` in front.
-        emits_bounds: whether they have the first moment of the window, and that of the next, at their end.
-        seen: what the aggregator sees of a row.
+        rows: stores the rows; their fields are the fields of the input.
+        keys: the fields with a window for each of their values; empty: a single window.
+        emits_keys: whether results begin with the values of ``keys``.
+        emits_bounds: whether results end with the first moment of the window, and the first moment after it.
+        seen: the fields of a row that the aggregator receives.
     """
 
     title: str
@@ -68,7 +68,7 @@ class WindowUpdater:
     seen: tuple[str, ...]
 
     def feed(self, state: MapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector) -> None:
-        """Feed the rows of a batch, none perhaps, at the time of its transaction, in milliseconds since 1970."""
+        """Feed the rows of a batch (maybe none), at the time of its transaction, in milliseconds since 1970."""
         now = time * (MICROS // MILLIS)
         if self.rows.window.is_timed:
             batch = {UNGROUPED: list(tuples)}
@@ -84,9 +84,9 @@ class WindowUpdater:
                         collector.emit((*before, *result, *bounds))
 
     def next_window_at(self, state: MapState[bytes]) -> int | None:
-        """Return the time of a transaction, in milliseconds since 1970, at which the next window by time fires.
+        """Return the transaction time, in milliseconds since 1970, at which the next window by time fires.
 
-        None: none.
+        None if no window fires by time.
         """
         if not self.rows.window.is_timed:
             return None
@@ -119,10 +119,10 @@ class WindowUpdater:
 
 @define(kw_only=True)
 class WindowParticipant(StateParticipant):
-    """``window``: the rows of the batch are added to windows, at the time of its transaction.
+    """``window``: adds the rows of the batch to windows, at the time of its transaction.
 
     Attributes:
-        inputs: the fields of the rows that wait.
+        inputs: the fields of the stored rows.
         outputs: the fields of the results.
     """
 
@@ -132,11 +132,11 @@ class WindowParticipant(StateParticipant):
     _next_at: int | None = field(default=None, init=False)
 
     def next_window_at(self) -> int | None:
-        """Return the next end, as the last transaction has left it."""
+        """Return the next end after the last transaction."""
         return earliest([self._next_at, super().next_window_at()])
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
-        """Raise the state's fence; see what waits."""
+        """Raise the state's fence, and read the stored windows."""
         recovered = super().recover(topology, epoch)
         self._next_at = self.updater.next_window_at(self._rows)
         return recovered
@@ -157,14 +157,14 @@ class WindowParticipant(StateParticipant):
 
 @frozen(kw_only=True)
 class WindowState(Output):
-    """``window``: the state in which rows wait; its new values are the results of the windows that fire.
+    """``window``: the state that stores rows; its new values are the results of the windows that fire.
 
     Attributes:
-        name: under which it is known, durably.
+        name: its durable name.
         factory: makes the state.
-        keys: the fields with a window for each of their values; none: one window in all.
-        emits_keys: whether results have the values of ``keys`` in front.
-        in_fields: what the aggregator may see.
+        keys: the fields with a window for each of their values; empty: a single window.
+        emits_keys: whether results begin with the values of ``keys``.
+        in_fields: the fields that the aggregator may read.
         call: the aggregator.
     """
 
@@ -178,11 +178,11 @@ class WindowState(Output):
     call: AggregateCall
 
     kind: ClassVar[str] = "window"
-    is_repeatable: ClassVar[bool] = False  # which windows a batch fires depends on when it is committed
+    is_repeatable: ClassVar[bool] = False  # the windows that a batch fires depend on the time of its commit
 
     @property
     def fixed(self) -> frozenset[str]:
-        """What the rows that wait are kept by."""
+        """The facts that the stored rows depend on."""
         return frozenset({"window", "fields"})
 
     @property
@@ -190,7 +190,7 @@ class WindowState(Output):
         return dict(self.factory.details())
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
-        """Return the window, its keys and fields, the aggregator, and the factory's own."""
+        """Return the window, its keys and fields, the aggregator, and the facts of the factory."""
         if self.factory.volatile:
             return {}
         made_of: dict[str, Json] = {
@@ -202,11 +202,11 @@ class WindowState(Output):
         return {**made_of, **self.call.identity, **self.factory.identity()}
 
     def described(self) -> str:
-        """Return the factory, and the window."""
+        """Return the factory and the window."""
         return described_state(self.factory, self.title)
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """Return the state in which rows wait."""
+        """Return the participant with the state that stores rows."""
         downstream, following = place.downstream(context)
         return WindowParticipant(
             name=self.name,
@@ -219,7 +219,7 @@ class WindowState(Output):
         )
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
-        """Return the results of the aggregator, after the keys if these are emitted, and before the window's bounds."""
+        """Return the aggregator's results, after the keys if these are emitted, and before the window's bounds."""
         (source,) = inputs
         keys, (_, results) = select(source, self.keys), self._seen_and_results(source)
         check_comparable(keys)
@@ -228,34 +228,34 @@ class WindowState(Output):
         return append(found, BOUNDS) if self._emits_bounds(found) else found
 
     def _emits_bounds(self, results: StructType) -> bool:
-        """Return whether results have the bounds: by time they do, unless the aggregator gives such fields."""
+        """Return whether results have the bounds: windows by time have them, unless the aggregator has such fields."""
         return self.window.is_timed and not {name.lower() for name in results.names} & set(BOUNDS.names)
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Return the fields that are kept."""
+        """Return the fields that are stored."""
         return inputs[0].select(self.fields(inputs[0].schema).names)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Return the fields that are kept."""
+        """Return the fields that are stored."""
         (flow,) = inputs
         return flow.then(project_step(flow.schema, self.fields(flow.schema).names))
 
     def fields(self, source: StructType) -> StructType:
-        """Return the fields of the rows that wait."""
+        """Return the fields of the stored rows."""
         seen, _ = self._seen_and_results(source)
         # Rows without any field couldn't be counted.
         return select(source, list(dict.fromkeys([*self.keys, *seen.names])) or self.in_fields[:1])
 
     def typed(self, source: StructType) -> StateFactory:
-        """Return the factory that knows what is stored.
+        """Return the factory with the types of the stored data.
 
         Raises:
-            StateError: the state can't hold it.
+            StateError: the state can't hold such data.
         """
         return self.factory.for_fields(KEYS, WindowRows(self.window, self.fields(source)).value)
 
     def updater(self, source: StructType) -> WindowUpdater:
-        """Return what feeds the state with rows that have the fields `fields`."""
+        """Return the updater that feeds the state with rows of the fields `fields`."""
         seen, results = self._seen_and_results(source)
         keys = select(source, self.keys) if self.emits_keys else StructType()
         return WindowUpdater(
@@ -283,7 +283,7 @@ def window_state(
     aggregator: AnyAggregator,
     out: str | StructType,
 ) -> WindowState:
-    """Make a window; checks what can be checked without knowing the input."""
+    """Make a window, after the checks that need no knowledge of the input."""
     if not isinstance(window, Window):
         raise TopologyError(
             f"a window is a TumblingCount, SlidingCount, TumblingDuration or SlidingDuration, not {shown(window)}"

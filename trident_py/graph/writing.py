@@ -1,4 +1,4 @@
-"""Which streams a sink may take."""
+"""The streams that a sink may consume."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from trident_py.interfaces.spouts import Replay
 
 
 def check_writing(graph: Graph, node: Node, sink: TransactionalSink[Any]) -> None:
-    """Check that ``sink`` takes no other stream, and that replays of ``node`` have the same rows, if it needs that.
+    """Check that ``sink`` has no other stream, and that replays of ``node`` have the same rows, if it needs that.
 
-    What a state answers may be another thing when it is asked again: that is taken, as each row of a spout is still in
-    one transaction.
+    A state query may have another result in a replay. That is allowed, because each row of a spout is still in one
+    transaction.
 
     Raises:
-        TopologyError: one is, or a spout doesn't.
+        TopologyError: the sink has another stream, or a replay of a spout may have other rows.
     """
     for written in (each.operation for each in graph.nodes):
         if isinstance(written, WrittenSink) and written.sink is sink:

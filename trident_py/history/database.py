@@ -1,4 +1,4 @@
-"""A database with the history of topologies: two tables, which any SQL client reads, and the few statements on them."""
+"""A database with the history of topologies: two tables for any SQL client, and a few statements on them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Pr
 
 ATTEMPTS_MAX = 10_000
 ATTEMPTS_BYTES_MAX = 64 * 1024 * 1024
-"""Of one topology: beyond either, the oldest attempts are forgotten."""
+"""The limit for the attempts of one topology: above either limit, the oldest attempts are deleted."""
 
 LEADERSHIPS_MAX = 1_000
-"""Of one topology, likewise."""
+"""The same limit for the leaderships of one topology."""
 
 _LEADERSHIPS = """
     uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, epoch BIGINT NOT NULL, topology TEXT NOT NULL, host TEXT NOT NULL,
@@ -86,13 +86,13 @@ _TOPOLOGIES = "SELECT DISTINCT topology FROM trident_leaderships ORDER BY topolo
 
 
 class Cursor(Protocol):
-    """What both databases' cursors can do."""
+    """The common interface of both databases' cursors."""
 
     def execute(self, sql: Any, parameters: Any = ..., /) -> Any:
-        """Carry a statement out."""
+        """Execute a statement."""
 
     def executemany(self, sql: Any, rows: Any, /) -> Any:
-        """Carry it out for each row of parameters."""
+        """Execute a statement for each row of parameters."""
 
     def fetchall(self) -> list[Any]:
         """Return the rows of the last statement."""
@@ -100,12 +100,12 @@ class Cursor(Protocol):
 
 @define(eq=False)
 class HistoryDatabase(ABC):
-    """The history of topologies, by one connection, which is made at its first use. Used by one thread.
+    """The history of topologies over one connection, which is opened at first use. Used by one thread.
 
-    Every method raises `HistoryError`, which names the place and the cause, where the database can't do it.
+    If the database fails, every method raises a `HistoryError` that names the place and the cause.
 
     Attributes:
-        reads: whether it is only read: it has to be there, and no tables are made.
+        reads: whether it is only read: then it must exist, and no tables are made.
     """
 
     reads: bool = field(default=False, kw_only=True)
@@ -114,7 +114,7 @@ class HistoryDatabase(ABC):
     @property
     @abstractmethod
     def shown(self) -> str:
-        """Where it is, for people."""
+        """The place, for people."""
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[Cursor]:
@@ -122,17 +122,17 @@ class HistoryDatabase(ABC):
 
     @abstractmethod
     def connect(self) -> Any:
-        """Make a connection, and the tables where they may be missing."""
+        """Open a connection, and make missing tables."""
 
     @property
     def connection(self) -> Any:
-        """The connection; made where there is none."""
+        """The connection, opened if it was not."""
         if self._open is None:
             self._open = self.connect()
         return self._open
 
     def close(self) -> None:
-        """Close the connection; the next use makes another."""
+        """Close the connection; the next use opens another."""
         connection, self._open = self._open, None
         if connection is not None:
             connection.close()
@@ -152,12 +152,12 @@ class HistoryDatabase(ABC):
 
     @abstractmethod
     def sql(self, statement: str) -> str:
-        """Return a statement with the marks of parameters that the database wants."""
+        """Return a statement with the parameter marks of the database."""
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, change: Change) -> None:
-        """Store ``change``: all of it, or nothing."""
+        """Store ``change``, in one transaction."""
         if change.life is None:
             return
         succeeded = [_succeeded(change.life, event) for event in change.succeeded]
@@ -168,7 +168,7 @@ class HistoryDatabase(ABC):
             cursor.executemany(self.sql(_SUCCEED), succeeded)
 
     def prune(self, topology: str) -> None:
-        """Forget the oldest of ``topology``, beyond what is kept of one."""
+        """Delete the oldest entries of ``topology`` above the limits."""
         with self.transaction() as cursor:
             limits = (topology, topology, ATTEMPTS_MAX, ATTEMPTS_BYTES_MAX)
             cursor.execute(self.sql(_PRUNE_ATTEMPTS), limits)
@@ -177,15 +177,15 @@ class HistoryDatabase(ABC):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def topologies(self) -> list[str]:
-        """Return the names of those that it knows, sorted."""
+        """Return the names of the topologies in it, sorted."""
         return [name for (name,) in self._read(_TOPOLOGIES, ())]
 
     def leaderships(self, topology: str) -> list[LeadershipEntry]:
-        """Return those of all lives of ``topology``, oldest first."""
+        """Return the leaderships of all lives of ``topology``, oldest first."""
         return [_leadership_of(row) for row in self._read(_READ_LEADERSHIPS, (topology,))]
 
     def last_txids(self, life: TopologyIdentity, txids_max: int, *, failed: bool = False) -> list[int]:
-        """Return the last transactions, highest first; with ``failed`` those only of which an attempt has failed."""
+        """Return the last transactions, highest first; with ``failed`` only those with a failed attempt."""
         return [txid for (txid,) in self._read(_LAST_TXIDS, (life.uuid, life.incarnation, not failed, txids_max))]
 
     def attempts(self, life: TopologyIdentity, first: int, last: int) -> list[AttemptEntry]:

@@ -1,4 +1,4 @@
-"""Which database a place of a history is."""
+"""The choice of the database for the place of a history."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from trident_py.history.sqlite import SQLiteHistory
 
 
 class NoHistoryError(HistoryError):
-    """Nothing is kept of a topology or transaction where it was looked for."""
+    """No history of a topology or transaction was found at its place."""
 
 
 def existing_history(place: Path | Secret | None) -> HistoryDatabase:
-    """Return the history at ``place``, as ``TridentConfig.history_place`` has it, to be read.
+    """Return the history at ``place``, as in ``TridentConfig.history_place``, for reading.
 
     Raises:
-        NoHistoryError: there is none.
+        NoHistoryError: there is no history.
         ConfigError: psycopg isn't installed, or can't be loaded.
     """
     if place is None:
@@ -41,6 +41,6 @@ def history_at(place: Path | Secret, *, reads: bool = False) -> HistoryDatabase:
         raise ConfigError(
             "a history in PostgreSQL needs psycopg, which isn't installed; `pip install 'trident-py[postgres]'`"
         )
-    from trident_py.history.postgres import PostgresHistory  # who keeps it in a file has no psycopg
+    from trident_py.history.postgres import PostgresHistory  # a history in a file needs no psycopg
 
     return PostgresHistory(place, reads=reads)

@@ -1,4 +1,4 @@
-"""What a history keeps: an entry for each leadership and each attempt, made of what listeners are told. Pure."""
+"""The entries of a history, one for each leadership and each attempt, made from events. Pure."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ from coordinators.values.canonical import Json
 from trident_py.worker.failures import text_of
 
 LIVE_MAX = 10_000
-"""Entries that more may come of; of more, the oldest are taken to be finished, as what finished them was dropped."""
+"""The limit of entries that may still change; above it, the oldest count as finished, as their last event was
+dropped."""
 
 
 @frozen(kw_only=True)
 class Program:
-    """Who runs a topology.
+    """The program that runs a topology.
 
     Attributes:
-        host, pid: which process.
-        version: of trident_py.
-        code: names the user's code: other code, another name (`code_version`).
-        plan: the nodes of its graph, as `diagram` has them; none: a release that didn't store them.
+        host, pid: the machine and the process.
+        version: the version of trident_py.
+        code: identifies the user's code: different code has a different name (`code_version`).
+        plan: the nodes of its graph, as from `diagram`; empty if an older release didn't store them.
     """
 
     host: str
@@ -51,10 +52,10 @@ class LeadershipEntry:
     """A leadership.
 
     Attributes:
-        current_txid: the transaction that it went on with; all before it were committed.
-        since, ended: in seconds since 1970; None: nobody has seen it end.
-        error: what ended it; empty: it was asked to stop, or hasn't ended.
-        waits_for: what is waited for, where nothing has happened for some seconds.
+        current_txid: the transaction with which it continued; all earlier ones were committed.
+        since, ended: in seconds since 1970; None: no end was recorded.
+        error: the error that ended it; empty if it was asked to stop, or hasn't ended.
+        waits_for: the reasons of a stall, after some seconds without progress.
     """
 
     life: TopologyIdentity
@@ -67,22 +68,22 @@ class LeadershipEntry:
     waits_for: tuple[Wait, ...] = ()
 
 
-# large: one field for each thing that is known of an attempt, stored as a row
+# large: one field for each fact about an attempt, stored as a row
 @frozen(kw_only=True)
 class AttemptEntry:
     """An attempt of a transaction; moments are in seconds since 1970, durations in seconds.
 
     Attributes:
-        epoch: of the leadership that has made it.
-        number: by which spouts know the transaction; None: it is empty.
-        phase: how far it has come: ``processing``, ``processed``, ``committed`` or ``failed``.
-        emitted: when it was announced; where that was dropped, when it was heard of first.
-        ended: when it was committed or given up; None: not yet.
-        succeeded: when each spout had heard of the commit; None: not yet.
-        processing, waiting, committing: as `TransactionEvent` has them.
-        rows, written, counts, definition: likewise.
-        error: what was raised; empty: nothing was.
-        failed: the attempt that had failed by it: this one, or an earlier one; empty: none.
+        epoch: the epoch of its leadership.
+        number: the number by which spouts know the transaction; None if it is empty.
+        phase: its progress: ``processing``, ``processed``, ``committed`` or ``failed``.
+        emitted: when it was announced; if that event was dropped, the time of its first event.
+        ended: when it was committed or aborted; None: not yet.
+        succeeded: when every spout had received the success; None: not yet.
+        processing, waiting, committing: durations, as in `TransactionEvent`.
+        rows, written, counts, definition: also as in `TransactionEvent`.
+        error: the error; empty without one.
+        failed: the attempt whose failure failed this one: itself, or an earlier one; empty without a failure.
     """
 
     life: TopologyIdentity
@@ -105,19 +106,19 @@ class AttemptEntry:
 
     @property
     def txid(self) -> int:
-        """The transaction."""
+        """The txid of the transaction."""
         return self.attempt.txid
 
 
 @frozen
 class Change:
-    """What is to be stored.
+    """The changes to store.
 
     Attributes:
-        life: whose it is; None: that isn't known, and there is nothing else.
-        leadership: the entry of this one, if it is new or not what it was.
-        attempts: the entries of attempts that are new or not what they were.
-        succeeded: attempts that an earlier leadership has committed, and when their success was delivered.
+        life: the life of the topology; None: it isn't known, and there are no other changes.
+        leadership: the entry of this leadership, if it is new or has changed.
+        attempts: the entries of attempts that are new or have changed.
+        succeeded: attempts that an earlier leadership has committed, with the time of their success.
     """
 
     life: TopologyIdentity | None = None
@@ -128,9 +129,9 @@ class Change:
 
 @define
 class Entries:
-    """Makes entries of the events of one start of a topology.
+    """Makes entries from the events of one start of a topology.
 
-    Events may be missing, where there were too many of them: an entry has what was told.
+    Events may be missing if there were too many of them: entries then contain only the received ones.
     """
 
     program: Program
@@ -138,14 +139,14 @@ class Entries:
     _live: dict[TransactionAttempt, AttemptEntry] = field(factory=dict, init=False)
 
     def take(self, events: Iterable[TopologyEvent]) -> Change:
-        """Take what has happened; returns what it has changed, as it is now."""
+        """Add events; return the resulting changes."""
         before, told, succeeded = self._leadership, dict[TransactionAttempt, dict[str, Any]](), []
         for event in events:
             if not isinstance(event, TransactionEvent):
                 self._lead(event)
             elif isinstance(event, SucceededEvent) and not (event.attempt in told or event.attempt in self._live):
                 succeeded.append(event)
-            elif self._leadership is not None:  # else the event that would have told whose it is was dropped
+            elif self._leadership is not None:  # otherwise the event that names the leadership was dropped
                 told.setdefault(event.attempt, {"emitted": event.at}).update(_told(event))
         after = self._leadership
         if after is None:
@@ -187,7 +188,7 @@ _TOLD = ("number", "processing", "waiting", "committing", "rows", "written", "co
 
 
 def _told(event: TransactionEvent) -> dict[str, Any]:
-    """Return what an event says of its attempt, by the names of the entry."""
+    """Return the facts of an event about its attempt, by the names of the entry."""
     told = {name: getattr(event, name) for name in _TOLD}
     match event:
         case ProcessedEvent():

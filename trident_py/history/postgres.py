@@ -1,4 +1,4 @@
-"""A history in a PostgreSQL database, where all machines find it."""
+"""A history in a PostgreSQL database, which all machines can reach."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _target(dsn: Secret) -> Target:
 
 @define(eq=False)
 class PostgresHistory(HistoryDatabase):
-    """Its tables are in the schema that the role has for its own."""
+    """The history in a PostgreSQL database. Its tables are in the role's own schema."""
 
     target: Target = field(converter=_target)
 
@@ -56,7 +56,7 @@ class PostgresHistory(HistoryDatabase):
             )
             self.check_version({name for (name,) in found.fetchall()})
             if not self.reads:
-                with connection.transaction():  # two processes may begin at once: a table that is made twice is refused
+                with connection.transaction():  # two processes may start at once; making a table twice is an error
                     connection.execute("SELECT pg_advisory_xact_lock(hashtext('trident_py history'))")
                     for statement in TABLES:
                         connection.execute(statement)

@@ -1,4 +1,7 @@
-"""Writes the history of one start of a topology, as events come in; no transaction waits for it, or needs it."""
+"""Records the history of one start of a topology, as events come in; no transaction waits for it, or needs it.
+
+Each leadership is recorded with the program that runs it, including a hash of the user's code.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +40,10 @@ _OURS = ("trident_py", "coordinators")
 
 
 def code_version(code: Code = ()) -> str:
-    """Return the first digits of a hash of the user's code; empty where there are no files of it, as in a notebook.
+    """Return the first digits of a hash of the user's code; empty without code files, as in a notebook.
 
-    That is ``code``, and each loaded module that is neither Python's own, nor installed, nor of trident_py. Where the
-    files are doesn't matter, so the same code has the same name on each machine.
+    The hash covers ``code``, and each loaded module that is neither Python's own, nor installed, nor of trident_py. The
+    place of the files doesn't matter, so the same code has the same name on each machine.
 
     Args:
         code: files, archives, and directories of packages.
@@ -71,21 +74,21 @@ def _files(given: Iterable[Path]) -> Iterator[Path]:
 def _digest(file: Path) -> str:
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:  # it was loaded from there, and is gone
+    except OSError:  # the file has been deleted since it was loaded
         return ""
 
 
 GATHER_SECONDS = 0.5
-"""Between two writes, so that many transactions are one."""
+"""Seconds between two writes, so that many transactions are written as one."""
 
 AGAIN_SECONDS = 5.0
-"""After which a database that couldn't be written is tried again."""
+"""Seconds until a failed write is tried again."""
 
 UNWRITTEN_MAX = 10_000
-"""Attempts that wait for a database that can't be written; of more, the oldest are left out."""
+"""The limit of attempts that wait for a failing database; above it, the oldest are left out."""
 
 PRUNE_EVERY = 1_000
-"""Attempts written, after which the oldest are forgotten."""
+"""The number of written attempts after which the oldest are deleted."""
 
 
 @define(eq=False)
@@ -93,21 +96,21 @@ class Recorder:
     """Turns events into entries, and stores them.
 
     Attributes:
-        trouble: why the history can't be written just now; empty: it can. Any thread may ask.
+        trouble: why the history can't be written just now; empty if it can. Safe to read from any thread.
     """
 
     topology: str
     database: HistoryDatabase
     entries: Entries
     trouble: str = field(default="", init=False)
-    _leadership: LeadershipEntry | None = field(default=None, init=False)  # this and what follows isn't written yet
+    _leadership: LeadershipEntry | None = field(default=None, init=False)  # this and the following are not written yet
     _attempts: dict[TransactionAttempt, AttemptEntry] = field(factory=dict, init=False)
     _succeeded: list[SucceededEvent] = field(factory=list, init=False)
     _again_at: float = field(default=0.0, init=False)
     _until_prune: int = field(default=0, init=False)
 
     def receive(self, events: Sequence[TopologyEvent]) -> None:
-        """Store what has happened; never raises. Called on one thread."""
+        """Store the events; never raises. Called on one thread."""
         try:
             change = self.entries.take(events)
             self._keep(change)
@@ -119,7 +122,7 @@ class Recorder:
         except Exception as error:
             self._forget()
             log.error(
-                "topology %s: a part of its history is lost; the topology goes on",
+                "topology %s: a part of its history is lost; the topology continues",
                 self.topology,
                 exc_info=quoted(error),
             )
@@ -142,7 +145,9 @@ class Recorder:
                 self._until_prune = PRUNE_EVERY
         except HistoryError as error:
             if not self.trouble:
-                log.warning("topology %s: %s; it goes on, and its history is written later", self.topology, error)
+                log.warning(
+                    "topology %s: %s; the topology continues, and its history is written later", self.topology, error
+                )
             self.trouble, self._again_at = str(error), time.monotonic() + AGAIN_SECONDS
             return
         if self.trouble:
@@ -160,7 +165,7 @@ MakeProgram: TypeAlias = Callable[[], Program]
 
 
 def this_program(code: Code, plan: Sequence[Json]) -> Program:
-    """Return who runs a topology here."""
+    """Return the program that runs a topology in this process."""
     return Program(
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -174,14 +179,14 @@ def recorded(listeners: Listeners, place: Path | Secret | None, topology: str, p
     """Return ``listeners``, and one that keeps the history at ``place``.
 
     Args:
-        listeners: who is told besides.
-        place: as ``TridentConfig.history_place`` has it; None: no history is kept.
-        topology: whose history.
-        program: tells who runs it; asked only where a history is kept, as it reads the user's code.
+        listeners: the other listeners.
+        place: as in ``TridentConfig.history_place``; None: no history is kept.
+        topology: the name of the topology.
+        program: returns the program; called only if a history is kept, because it reads the user's code.
 
     Raises:
-        ConfigError: what the database needs isn't installed.
-        HistoryError: the DSN is none.
+        ConfigError: a package for the database isn't installed.
+        HistoryError: the DSN is invalid.
     """
     if place is None:
         return listeners

@@ -1,4 +1,4 @@
-"""A history in a SQLite file, which only its owner may read: definitions and errors have what users' rows have."""
+"""A history in a SQLite file, which only its owner may read, because definitions and errors contain users' rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from trident_py.errors import HistoryError
 from trident_py.history.database import TABLES, HistoryDatabase
 
 BUSY_SECONDS = 5.0
-"""For another process that writes into the file; it never takes long."""
+"""Seconds to wait for another process that writes into the file, which never takes long."""
 
 
 @define(eq=False)
 class SQLiteHistory(HistoryDatabase):
-    """It is made with its directory, where it may be written."""
+    """The history in a SQLite file, which is created with its directory unless it is only read."""
 
     path: Path
 

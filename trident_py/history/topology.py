@@ -1,4 +1,4 @@
-"""What a history has of one topology: of its last life, which is what people ask about."""
+"""The history of one topology: of its last life, which is the one that people ask about."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ TXID_MAX = (1 << 63) - 1
 
 @frozen
 class TopologyHistory:
-    """What the history has of one topology.
+    """The history of one topology.
 
     Attributes:
-        leaderships: those of its last life, oldest first; there is at least one.
+        leaderships: the leaderships of its last life, oldest first; there is at least one.
     """
 
     database: HistoryDatabase
@@ -30,10 +30,10 @@ class TopologyHistory:
 
     @classmethod
     def of(cls, topology: str, place: Path | Secret | None) -> TopologyHistory:
-        """Find it at ``place``, as ``TridentConfig.history_place`` has it.
+        """Find it at ``place``, as in ``TridentConfig.history_place``.
 
         Raises:
-            NoHistoryError: nothing is kept of the topology there.
+            NoHistoryError: there is no history of the topology.
             HistoryError: it can't be read.
         """
         database = existing_history(place)
@@ -50,20 +50,20 @@ class TopologyHistory:
         return self.leaderships[-1].life
 
     def last(self, transactions_max: int, *, failed: bool = False) -> list[TransactionHistory]:
-        """Return the last transactions, lowest first; with ``failed`` those only of which an attempt has failed."""
+        """Return the last transactions, lowest first; with ``failed`` only those with a failed attempt."""
         txids = self.database.last_txids(self.life, transactions_max, failed=failed)
         found = self.since(txids[-1]) if txids else []
         return [each for each in found if each.txid in txids]
 
     def since(self, txid: int) -> list[TransactionHistory]:
-        """Return transaction ``txid`` and those behind it, lowest first."""
+        """Return transaction ``txid`` and all later ones, lowest first."""
         return transactions(self.leaderships, self.database.attempts(self.life, txid, TXID_MAX))
 
     def transaction(self, txid: int) -> TransactionHistory:
-        """Return one.
+        """Return one transaction.
 
         Raises:
-            NoHistoryError: nothing is known of it.
+            NoHistoryError: it is unknown.
         """
         found = transactions(self.leaderships, self.database.attempts(self.life, txid, txid))
         if not found:
@@ -75,7 +75,7 @@ class TopologyHistory:
         return found[0]
 
     def refreshed(self) -> TopologyHistory:
-        """Return the same, with the leaderships that there are now."""
+        """Return the same history with its present leaderships."""
         return evolve(self, leaderships=_last_life(self.database.leaderships(self.life.name)) or self.leaderships)
 
     def close(self) -> None:

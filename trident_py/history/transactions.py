@@ -1,4 +1,4 @@
-"""What a history says of transactions: entries put together, and what their writer could no longer say. Pure."""
+"""The history of transactions: entries by transaction, with outcomes that their writer could not record. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attrs import frozen
 from trident_py.history.entries import AttemptEntry, LeadershipEntry
 
 ABANDONED = "abandoned"
-"""The outcome of an attempt that was under way when its leadership ended, and is not known to have committed."""
+"""The outcome of an attempt that ran when its leadership ended, and is not known to have committed."""
 
 
 @frozen
@@ -19,7 +19,7 @@ class AttemptHistory:
 
     Attributes:
         outcome: ``processing``, ``processed``, ``committed``, ``failed`` or `ABANDONED`.
-        leadership: the one that has made it; None: that was forgotten.
+        leadership: its leadership; None if that was deleted.
     """
 
     entry: AttemptEntry
@@ -27,7 +27,7 @@ class AttemptHistory:
     leadership: LeadershipEntry | None
 
     def facts(self) -> dict[str, Any]:
-        """Return it as JSON; moments are in seconds since 1970, durations in seconds."""
+        """Return the facts as JSON; moments are in seconds since 1970, durations in seconds."""
         entry, program = self.entry, self.leadership.program if self.leadership else None
         return {
             "attempt": str(entry.attempt),
@@ -63,27 +63,27 @@ class TransactionHistory:
 
     @property
     def last(self) -> AttemptHistory:
-        """The last attempt: the one that has committed, if one has."""
+        """The last attempt: the committed one, if there is one."""
         return self.attempts[-1]
 
     @property
     def txid(self) -> int:
-        """The transaction."""
+        """The txid of the transaction."""
         return self.last.entry.txid
 
     @property
     def own_failure(self) -> AttemptHistory | None:
-        """The last attempt that has failed by itself, not by an earlier transaction's failure; None: none has."""
+        """The last attempt that has failed by itself, not by an earlier transaction's failure; or None."""
         own = (each for each in reversed(self.attempts) if each.entry.failed == str(each.entry.attempt))
         return next(own, None)
 
     @property
     def has_failed(self) -> bool:
-        """Whether an attempt of it has."""
+        """Whether one of its attempts has failed."""
         return any(each.outcome == "failed" for each in self.attempts)
 
     def facts(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the facts as JSON."""
         return {
             "txid": self.txid,
             "outcome": self.last.outcome,
@@ -92,11 +92,11 @@ class TransactionHistory:
 
 
 def transactions(leaderships: Iterable[LeadershipEntry], attempts: Sequence[AttemptEntry]) -> list[TransactionHistory]:
-    """Put together what is known of transactions, lowest first.
+    """Join entries by transaction, lowest first.
 
     Args:
-        leaderships: all of one life.
-        attempts: of the same life, and all that there are of each transaction.
+        leaderships: all leaderships of one life.
+        attempts: attempts of the same life, with all attempts of each transaction.
     """
     by_epoch = {each.epoch: each for each in leaderships}
     by_txid: dict[int, list[AttemptEntry]] = {}

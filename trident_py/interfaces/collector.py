@@ -1,4 +1,4 @@
-"""What user code emits into."""
+"""Collectors: the objects into which user code emits rows."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class TridentCollector(ABC):
         raise TypeError("only a spout's emitter emits Arrow data")
 
     def emit_dataframe(self, frame: DataFrame, *, fingerprinting: bool = False) -> None:
-        """Emit the rows of a DataFrame with the output fields; it is evaluated by Spark, perhaps more than once.
+        """Emit the rows of a DataFrame with the output fields. Spark may evaluate it more than once.
 
         Args:
             frame: the rows.
-            fingerprinting: they are read once instead, by a job of their own that counts and hashes them, and kept;
-                when the batch is emitted again, number and hash have to be the same.
+            fingerprinting: read the rows only once, in a separate Spark job that counts and hashes them, and keep them.
+                When the batch is emitted again, the count and the hash must be the same.
         """
         raise TypeError("only a spout's emitter emits DataFrames")
 
@@ -48,26 +48,27 @@ class TridentCollector(ABC):
     ) -> None:
         """Emit rows that Spark tasks read in parallel: one task calls ``read(split)`` for each of ``splits``.
 
-        ``read`` travels to the tasks, so it must pickle; a split fixes what is read (offsets, a byte range), so that
-        a task which Spark runs again gives the same rows. Each task reports to the acker when its split is read.
+        ``read`` is sent to the tasks, so it must pickle. A split fixes the rows that are read (offsets, a byte range),
+        so a task that Spark runs again returns the same rows. Each task reports to the acker when its split is read.
 
         Args:
-            splits: what is read, one for each task.
-            read: gives the rows of a split.
-            fingerprinting: ``read`` gives generators that return a whole number below 2^64 after the last row, which
-                tells these rows from others. Their sum, modulo 2^64, is compared when a batch is emitted again, however
-                it is cut then, and wherever it is read. Else the tasks that read hash the rows.
-            on_driver: they are read here and now, by this call: so little that it isn't worth a Spark job of its own.
-            verify: called on the driver each time all splits were read, before anything that was made of them can be
-                committed: it compares the source with what the batch was defined for. What it raises counts as if
-                ``read`` had raised it. It may be called from several threads.
+            splits: the parts to read, one for each task.
+            read: returns the rows of a split.
+            fingerprinting: ``read`` returns generators whose return value, after the last row, is a fingerprint of
+                these rows: a whole number below 2^64. When a batch is emitted again, the sum of its fingerprints modulo
+                2^64 is compared. So the batch may be split differently, and read elsewhere. If False, the tasks that
+                read the rows hash them.
+            on_driver: read the splits on the driver, during this call: for batches too small to be worth a Spark job.
+            verify: called on the driver each time all splits have been read, before any result of them can be
+                committed. It compares the source with the definition of the batch. An exception that it raises counts
+                as if ``read`` had raised it. It may be called from several threads.
         """
         raise TypeError("only a spout's emitter emits splits")
 
     def emit_extents(self, splits: Sequence[Any], *args: Any, **options: Any) -> None:
-        """Emit splits, by the name that `emit_splits` had before."""
+        """Emit splits: the old name of `emit_splits`."""
         self.emit_splits(splits, *args, **options)
 
     @abstractmethod
     def report_error(self, error: BaseException) -> None:
-        """Log ``error``, and show it in the query's progress. The attempt goes on; raise to fail it."""
+        """Log ``error``, and show it in the query's progress. The attempt continues; to fail it, raise an exception."""

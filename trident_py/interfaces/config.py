@@ -22,11 +22,11 @@ from trident_py.errors import ConfigError
 
 @frozen
 class ServeAddress:
-    """Where a page is served.
+    """The address at which a page is served.
 
     Attributes:
         host: an address or name of this machine; IPv6 addresses without brackets.
-        port: 0: any that is free.
+        port: the TCP port; 0 for any free one.
     """
 
     host: str
@@ -34,10 +34,10 @@ class ServeAddress:
 
     @classmethod
     def of(cls, value: str | ServeAddress) -> ServeAddress:
-        """Return what ``"host:port"`` says.
+        """Parse ``"host:port"``; return a `ServeAddress` unchanged.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: ``value`` has another form.
         """
         if isinstance(value, ServeAddress):
             return value
@@ -45,13 +45,13 @@ class ServeAddress:
             parts = urlsplit(f"//{value}") if isinstance(value, str) else None
             if parts and parts.hostname and parts.port is not None and value in (parts.netloc, parts.hostname):
                 return cls(parts.hostname, parts.port)
-        except ValueError:  # no host, no number, or none of a port
+        except ValueError:  # there is no host, or the port is not a valid number
             pass
         raise ConfigError(f"serve must be 'host:port', such as '127.0.0.1:8080', not {value!r}")
 
     @property
     def is_loopback(self) -> bool:
-        """Whether nobody but this machine reaches it."""
+        """Whether only this machine can reach the address."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -59,7 +59,7 @@ class ServeAddress:
 
     @property
     def shown_host(self) -> str:
-        """The host as URLs have it."""
+        """The host as it is written in URLs."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ def _at_least(minimum: float) -> Callable[[Any, Attribute[Any], Any], None]:
 
 def _patience(_: object, attribute: Attribute[Any], value: float | None) -> None:
     if value is not None and value < 0:
-        raise ConfigError(f"{attribute.name} must be at least 0, or None for patience without end, not {value!r}")
+        raise ConfigError(f"{attribute.name} must be at least 0, or None to wait forever, not {value!r}")
 
 
 def _whole(minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
@@ -113,7 +113,7 @@ def _history(value: Any) -> Path | Secret | None:
         return value
     if isinstance(value, str) and re.match(r"postgres(ql)?://|\s*[a-z_]+\s*=", value):
         return Secret(value)
-    if not isinstance(value, str) or value in ("", ".") or "://" in value:  # which may hold a password
+    if not isinstance(value, str) or value in ("", ".") or "://" in value:  # it may hold a password
         shown = f"a URL with {value.partition('://')[0]}://" if "://" in str(value) else repr(value)
         raise ConfigError(f"history must be the path of a file, the DSN of a PostgreSQL database, or None, not {shown}")
     return Path(value)
@@ -146,7 +146,7 @@ def _of_servers(config: Any, attribute: Attribute[Any], value: object) -> None:
 
 @frozen(kw_only=True)
 class RetryPolicy:
-    """What a batch whose own code fails is given before the topology halts.
+    """Retries of a batch after failures of its user code, before the topology halts.
 
     Attributes:
         attempts: failures of one transaction, raised by user code, after which the topology halts with
@@ -166,32 +166,35 @@ class TridentConfig:
     """How to run a topology. Durations are seconds or `timedelta`.
 
     Attributes:
-        max_spout_pending: transactions that may be processed at once; commits are in order in any case. Large batches
-            need a few, so that one commits while the next is processed; where they are small, as many as 256 share jobs
-            (docs/explanation/performance.md has the measurements).
-        batch_interval: at most one new batch per so many seconds; 0: as fast as there is data. Replays don't wait.
-        spout_max_batch_size: rows in a batch of an `IRichSpout`, at most.
-        message_timeout: silence after which a phase of an attempt fails; any ack, report or living job renews it.
-        session_timeout: of the ZooKeeper session; a crashed leader is replaced at most this long plus 5 s later.
-        retry: what a failing batch is given; see `RetryPolicy`.
-        source_patience: how long a source that can't be reached is waited for; None: without end. It is tried again
-            up to 30 s apart, and ``TridentQuery.status`` shows what is waited for.
-        store_patience: how long batches are replayed while the store of a state or sink is locked or can't be reached;
-            None: without end. After that the topology ends with a `StateError`.
-        accept: changes of the topology that are meant: the strings that a start prints which refuses them. Each fits
-            one change, and is used once; then it may stay or go (docs/how-to/changing-a-topology.md).
+        max_spout_pending: the number of transactions that may be processed at once; commits are always in order. Large
+            batches need a few, so that one commits while the next is processed. If batches are small, up to 256 of them
+            share jobs (docs/explanation/performance.md has the measurements).
+        batch_interval: start at most one new batch in this time; 0: start as soon as there is data. Replays don't wait.
+        spout_max_batch_size: the largest number of rows in a batch of an `IRichSpout`.
+        message_timeout: a phase of an attempt fails after this time without any ack, report or living job.
+        session_timeout: the timeout of the ZooKeeper session; a crashed leader is replaced at most this long plus 5 s
+            later.
+        retry: how a failing batch is retried; see `RetryPolicy`.
+        source_patience: how long to wait for an unreachable source; None: forever. It is tried again up to 30 s apart,
+            and ``TridentQuery.status`` shows the source.
+        store_patience: how long batches are replayed while the store of a state or sink is locked or unreachable; None:
+            forever. After that the topology ends with a `StateError`.
+        accept: the intended changes of the topology: strings that a start prints when it refuses the changes. Each
+            string matches one change and is used once; after that it may be kept or removed
+            (docs/how-to/changing-a-topology.md).
         zookeeper: ``"host:port,…/chroot"``; None starts the embedded server, with its data under ``state_dir``.
-        zookeeper_auth: ``"user:password"`` for those servers; what is created there is then this user's alone.
-        zookeeper_tls: how those servers prove who they are, and we to them; None: the connection is not protected.
-        root: the znode under which every topology has its own.
-        state_dir: where the embedded server and windows keep their data; with a `LocalCoordination` the default is a
-            directory of its own.
-        history: where it is kept what became of each transaction, for ``trident tx`` and ``trident watch``: a SQLite
-            file, below ``state_dir`` unless its path is absolute; a PostgreSQL database, by a DSN as
-            ``postgresql://user:password@host/database``; or None: nowhere. A `LocalCoordination` keeps none by default.
-        serve: ``"host:port"`` where the topology's page is, and requests are answered; port 0 is any that is free;
-            None: nowhere (docs/how-to/dashboard.md).
-        serve_cert, serve_key: PEM files for HTTPS there; needed beyond this machine's own addresses.
+        zookeeper_auth: ``"user:password"`` for those servers; only this user can access the znodes created there.
+        zookeeper_tls: the certificates of the servers and of this client; None: the connection is not protected.
+        root: the znode under which each topology has its own znode.
+        state_dir: the directory for the data of the embedded server and of windows. With a `LocalCoordination` the
+            default is a separate directory.
+        history: the store of each transaction's history, which ``trident tx`` and ``trident watch`` read. It is a
+            SQLite file (below ``state_dir`` unless its path is absolute), a PostgreSQL database (a DSN such as
+            ``postgresql://user:password@host/database``), or None: no history. A `LocalCoordination` keeps none by
+            default.
+        serve: the ``"host:port"`` that serves the topology's page and answers requests; port 0 is any free one. None:
+            nothing is served (docs/how-to/dashboard.md).
+        serve_cert, serve_key: PEM files for HTTPS at that address; required unless it is a loopback address.
     """
 
     max_spout_pending: int = field(default=4, validator=_whole(1))
@@ -224,9 +227,9 @@ class TridentConfig:
             )
 
     def placed(self, coordination: Coordination | None) -> TridentConfig:
-        """Return the same for ``coordination``: what it wants to have elsewhere is there, where nothing was given here.
+        """Return these settings with the defaults that ``coordination`` requires; explicit settings don't change.
 
-        Its files are in its own directory, if it has one; one in memory keeps no history.
+        Files are kept in the directory of ``coordination``, if it has one. If it is in memory, no history is kept.
         """
         if coordination is None:
             return self
@@ -239,25 +242,25 @@ class TridentConfig:
 
     @property
     def history_place(self) -> Path | Secret | None:
-        """Where the history is: a SQLite file, the DSN of a PostgreSQL database, or nowhere."""
+        """The place of the history: a SQLite file, the DSN of a PostgreSQL database, or None for no history."""
         return self.state_dir / self.history if isinstance(self.history, Path) else self.history
 
     @property
     def embedded_dir(self) -> Path:
-        """Where the embedded server keeps its data."""
+        """The directory in which the embedded server keeps its data."""
         return self.state_dir / "zookeeper"
 
     @property
     def zookeeper_access(self) -> ZooKeeperAccess:
-        """How the servers that `zookeeper` names let us in."""
+        """The login and the certificates for the servers that `zookeeper` names."""
         return ZooKeeperAccess(login=self.zookeeper_auth, tls=self.zookeeper_tls)
 
     @classmethod
     def from_storm(cls, conf: Mapping[str, object]) -> TridentConfig:
-        """Return the same settings under Storm's keys; keys that mean nothing here are an error that names them.
+        """Translate settings from Storm's keys.
 
         Raises:
-            ConfigError: a key has no counterpart, or its value is out of range.
+            ConfigError: a key has no counterpart here (the message names it), or its value is out of range.
         """
         settings: dict[str, Any] = {}
         for key, value in conf.items():
@@ -311,18 +314,19 @@ _STORM_KEYS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "storm.zookeeper.servers": ("storm_servers", _servers),
     "storm.zookeeper.port": ("storm_port", _port),
 }
-"""``transactional.…`` go before ``storm.…``, which Storm takes where those are null."""
+"""Storm's keys, each with the name of our setting and the conversion of its value. ``transactional.…`` keys win over
+``storm.…`` keys, which Storm uses if the former are null."""
 
 _INSTEAD: dict[str, str] = {
     "storm.zookeeper.": "connections are retried as long as the session can live; session_timeout says how long",
     "topology.enable.message.timeouts": "silence always ends; raise message_timeout",
     "topology.acker.": "every batch is tracked, by the driver itself; leave the key out",
     "topology.workers": "Spark's executors do the work: spark.executor.instances and spark.executor.cores",
-    "topology.max.task.parallelism": "parallelism_hint says how many partitions there are",
+    "topology.max.task.parallelism": "parallelism_hint sets the number of partitions",
     "topology.tick.tuple.freq.secs": "nothing ticks in tasks; leave the key out",
     "topology.spout.wait.strategy": "the driver waits for events; leave the key out",
-    "topology.component.": "Spark gives out resources: spark.executor.memory, spark.task.cpus, and Stream.resources",
+    "topology.component.": "Spark assigns resources: spark.executor.memory, spark.task.cpus, and Stream.resources",
     "drpc.": "requests need no servers: TridentQuery.execute, or over HTTP TridentConfig(serve=...)",
-    "topology.transactional.id": "the topology's name is the key of what is stored",
+    "topology.transactional.id": "the topology's name is the key of the stored data",
 }
-"""What to use for other keys that begin like this."""
+"""Advice for other keys, by the beginning of the key."""

@@ -1,4 +1,4 @@
-"""What user code is told about where it runs, and where it can count things."""
+"""The context that user code receives: the topology, the Spark session, and counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Metrics:
-    """Named numbers that user code keeps on the driver; they show in ``TridentQuery.last_progress``."""
+    """Named numbers that user code keeps on the driver; ``TridentQuery.last_progress`` shows them."""
 
     def __init__(self) -> None:
         self._values: dict[str, float] = {}
@@ -30,20 +30,20 @@ class Metrics:
             self._values[name] = value
 
     def values(self) -> Mapping[str, float]:
-        """Return all numbers as they are now."""
+        """Return a copy of all current numbers."""
         with self._lock:
             return dict(self._values)
 
 
 @frozen
 class TopologyContext:
-    """Handed to a spout when its coordinator and emitter are made.
+    """Context that a spout receives when its coordinator and emitter are made.
 
     Attributes:
         topology: the topology's name.
         tx_state_id: the ``tx_id`` given to ``new_stream``.
-        metrics: where to count.
-        parallelism: how many tasks run at once, so into how many splits an emitter may cut a batch.
+        metrics: counters for user code.
+        parallelism: the number of tasks that run at once, and so of splits into which an emitter should cut a batch.
     """
 
     topology: str
@@ -54,8 +54,8 @@ class TopologyContext:
 
     @property
     def spark(self) -> SparkSession | None:
-        """The session to build DataFrames with; None for coordinators, which never see rows, unless they ask Spark.
+        """The session to build DataFrames with. None for coordinators, unless their spout says that they need Spark.
 
-        Where the topology runs without Spark, one is built when it is first asked for.
+        If the topology runs without Spark, the session is built at the first access.
         """
         return self._spark() if callable(self._spark) else self._spark

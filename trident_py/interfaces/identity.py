@@ -1,4 +1,4 @@
-"""What a part of a topology says of itself, so that the next version of the program can be compared with this one."""
+"""The identity of a part of a topology, with which the next version of the program is compared."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from coordinators.values.canonical import Json
 
 
 class Identified:
-    """A spout, state factory or sink: what a topology is compared by when it starts again.
+    """A spout, state factory or sink that is compared when a topology starts again.
 
-    Its class is compared always: by its name, without the module, and one that is derived from it counts as the same.
-    Whoever has to say more overrides these. Facts are short texts: no addresses, secrets, limits or options.
+    The name of its class is always compared, without the module. A derived class counts as the same. If more must be
+    compared, override these methods. Facts are short texts: no addresses, secrets, limits or options.
     """
 
     def identity(self) -> Mapping[str, Json]:
-        """Return, by word, what it can't change without being another one; a start that finds it changed is refused."""
+        """Return the facts that must not change, by name; if one has changed, the start is refused."""
         return {}
 
     def details(self) -> Mapping[str, Json]:
-        """Return, by word, what it may change; a start that finds it changed goes on and says so."""
+        """Return the facts that may change, by name; if one has changed, the start continues and logs the change."""
         return {}
 
 
 def class_names(thing: object) -> Json:
-    """Return the name of the class of ``thing``, then those of its bases, but for the interfaces."""
+    """Return the name of the class of ``thing``, then the names of its bases, except for the interfaces."""
     own, *bases = type(thing).__mro__
     named = [base.__name__ for base in bases if not base.__module__.startswith(_GENERAL)]
     return [own.__name__, *named]

@@ -1,4 +1,4 @@
-"""The interfaces of operations: Storm's in PEP 8. Instances travel to Spark tasks, so they must pickle."""
+"""The interfaces of operations: Storm's in PEP 8. Instances are sent to Spark tasks, so they must pickle."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ EXACT_DECIMALS = Context(prec=76)
 
 
 class Operation:
-    """What `Function`, `Filter`, `Aggregator` and the multi-reducers share; also for what is given to ``map``.
+    """Base of `Function`, `Filter`, `Aggregator` and the multi-reducers, and of functions given to ``map``.
 
-    An instance travels to every task of every batch, and whatever it makes in ``prepare`` is for that partition of that
-    batch alone (Storm O1: for the life of a bolt's task). What is too costly for that is made once a process, in a
-    function with ``functools.cache``. ``pyspark.TaskContext.get()`` tells which partition it is.
+    An instance is pickled into every task of every batch. So ``prepare`` is called for each partition of each batch,
+    and its resources serve that partition only; in Storm they live as long as a bolt's task. To create an expensive
+    resource once per process, use a function with ``functools.cache``. ``pyspark.TaskContext.get()`` returns the
+    partition.
     """
 
     def prepare(self) -> None:
-        """Prepare: rows follow. Called where they are worked on, before the first; what it raises fails the attempt."""
+        """Prepare for rows. Called in the task, before its first row; an exception fails the attempt."""
 
     def cleanup(self) -> None:
-        """Clean up: there are no more rows, or an exception came. What it raises is logged."""
+        """Release resources. Called after the last row or after an exception; an exception raised here is logged."""
 
 
 class Function(Operation, ABC):
-    """Appends fields: each emit gives one copy of the row with the emitted values behind it; none drops the row."""
+    """Appends fields: each emit makes a copy of the row with the emitted values; without one, the row is dropped."""
 
     @abstractmethod
     def execute(self, row: Any, collector: TridentCollector) -> None:
@@ -41,45 +42,45 @@ class Filter(Operation, ABC):
     """Keeps or drops rows.
 
     Attributes:
-        in_fields: the fields that ``is_keep`` sees; empty: all, or those that ``each`` names.
+        in_fields: the fields that ``is_keep`` receives; empty: all, or the fields that ``each`` names.
     """
 
     in_fields: tuple[str, ...] = ()
 
     @abstractmethod
     def is_keep(self, row: Any) -> bool:
-        """Tell whether ``row``, which holds the input fields only, stays; what Python takes for true counts as such."""
+        """Return a true value to keep ``row``, which holds the input fields only."""
 
 
 class Aggregator(Operation, ABC, Generic[T]):
-    """The general aggregation: sees every row of a group (or of the batch) in turn and may emit at any time.
+    """The general aggregation: it receives every row of a group (or of the batch) in turn and may emit at any time.
 
     Attributes:
-        in_fields: the fields that ``aggregate`` sees; empty: all.
+        in_fields: the fields that ``aggregate`` receives; empty: all.
     """
 
     in_fields: tuple[str, ...] = ()
 
     @abstractmethod
     def init(self, batch_id: Any, collector: TridentCollector) -> T:
-        """Return the value to start with; called for empty batches too."""
+        """Return the initial value; called for empty batches too."""
 
     @abstractmethod
     def aggregate(self, value: T, row: Any, collector: TridentCollector) -> T | None:
-        """Take in ``row``; returns the next value, or None where ``value`` itself was changed."""
+        """Add ``row`` to the value. Return the next value, or None if ``value`` was changed in place."""
 
     @abstractmethod
     def complete(self, value: T, collector: TridentCollector) -> None:
-        """Complete the value: all rows were seen."""
+        """Finish: emit the result. Called after the last row."""
 
 
 class CombinerAggregator(ABC, Generic[T]):
-    """An aggregation by parts: ``combine`` must be associative and commutative.
+    """An aggregation of partial values: ``combine`` must be associative and commutative.
 
     Attributes:
-        in_fields: the fields that ``init`` sees; empty: all.
-        merge: a hint for states that can combine in their own engine: ``combine`` is SQL's ``+``, least or greatest
-            of two values, and None adds nothing to the other. None: only ``combine`` knows.
+        in_fields: the fields that ``init`` receives; empty: all.
+        merge: a hint for states that can combine in their own engine: ``combine`` is SQL's ``+``, least or greatest of
+            two values, and None adds nothing to the other. None: there is no such equivalent.
     """
 
     in_fields: tuple[str, ...] = ()
@@ -91,7 +92,7 @@ class CombinerAggregator(ABC, Generic[T]):
 
     @abstractmethod
     def combine(self, left: T, right: T) -> T:
-        """Return the value of two parts together, or `REMOVE` where nothing is left of them."""
+        """Return the value of two parts together, or `REMOVE` if they cancel each other out."""
 
     @abstractmethod
     def zero(self) -> T:
@@ -99,58 +100,58 @@ class CombinerAggregator(ABC, Generic[T]):
 
 
 class ReducerAggregator(ABC, Generic[T]):
-    """A left fold.
+    """A left fold over rows.
 
     Attributes:
-        in_fields: the fields that ``reduce`` sees; empty: all.
+        in_fields: the fields that ``reduce`` receives; empty: all.
     """
 
     in_fields: tuple[str, ...] = ()
 
     @abstractmethod
     def init(self) -> T:
-        """Return the value to start from."""
+        """Return the initial value."""
 
     @abstractmethod
     def reduce(self, curr: T, row: Any) -> T:
-        """Return the value after ``row``, or `REMOVE` where there is none any more."""
+        """Return the value after ``row``, or `REMOVE` to delete the key."""
 
 
 class Assembly(ABC):
-    """Operations under one name, for `Stream.apply`."""
+    """A named group of operations, for `Stream.apply`."""
 
     @abstractmethod
     def apply(self, stream: Any) -> Any:
-        """Return what becomes of ``stream``: another `Stream`. Called once, where it is declared."""
+        """Return the stream that results from applying the operations to ``stream``. Called once, at declaration."""
 
 
 class MultiReducer(Operation, ABC, Generic[T]):
-    """An `Aggregator` over several streams: sees every row of each of them, in no order among streams."""
+    """An `Aggregator` over several streams: it receives every row of each, in no order among streams."""
 
     @abstractmethod
     def init(self, collector: TridentCollector) -> T:
-        """Return the value to start with; called for empty batches too."""
+        """Return the initial value; called for empty batches too."""
 
     @abstractmethod
     def execute(self, value: T, stream_index: int, row: Any, collector: TridentCollector) -> T | None:
-        """Take in ``row`` of the stream at ``stream_index``; returns as `Aggregator.aggregate` does."""
+        """Add ``row`` of the stream at ``stream_index``; return as `Aggregator.aggregate` does."""
 
     @abstractmethod
     def complete(self, value: T, collector: TridentCollector) -> None:
-        """Complete the value: all rows were seen."""
+        """Finish: emit the result. Called after the last row."""
 
 
 class GroupedMultiReducer(Operation, ABC, Generic[T]):
-    """A `MultiReducer` for each group; ``group`` has the group fields as the first stream calls them."""
+    """A `MultiReducer` for each group; ``group`` has the group fields under the names of the first stream."""
 
     @abstractmethod
     def init(self, collector: TridentCollector, group: Any) -> T:
-        """Return the value of a group to start with."""
+        """Return the initial value of a group."""
 
     @abstractmethod
     def execute(self, value: T, stream_index: int, group: Any, row: Any, collector: TridentCollector) -> T | None:
-        """Take in ``row`` of the stream at ``stream_index``; returns as `Aggregator.aggregate` does."""
+        """Add ``row`` of the stream at ``stream_index``; return as `Aggregator.aggregate` does."""
 
     @abstractmethod
     def complete(self, value: T, group: Any, collector: TridentCollector) -> None:
-        """Complete the value of a group, all rows of which were seen."""
+        """Finish a group: emit its result. Called after the group's last row."""

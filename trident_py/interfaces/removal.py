@@ -1,4 +1,4 @@
-"""`REMOVE`: what an updater, reducer or combiner returns instead of a new value, to have its key deleted."""
+"""`REMOVE`: returned by an updater, reducer or combiner instead of a new value, to delete the key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Removal(Enum):
-    """The type of `REMOVE`; an enumeration, so that a copy that has travelled to a task is the same object."""
+    """The type of `REMOVE`; an enumeration, so that a copy that was pickled into a task is the same object."""
 
     REMOVE = "remove"
 
@@ -16,8 +16,8 @@ class Removal(Enum):
 
 
 REMOVE: Any = Removal.REMOVE
-"""Returned in place of a value, whatever the type of that is: the key has no value from now on, and its row goes.
+"""Returned in place of a value of any type: the key loses its value, and its row is deleted.
 
-A combiner's counts where a partial value meets the stored one. Between partial values of one batch it says that they
-cancel each other out: nothing of them reaches the state.
+If a combiner returns it for a partial value and the stored one, the key is deleted. If it returns it for two partial
+values of one batch, they cancel each other out, and neither reaches the state.
 """

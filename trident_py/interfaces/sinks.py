@@ -1,4 +1,4 @@
-"""Two-phase sinks: whatever can prepare a batch while it is processed and make it visible in one atomic step later."""
+"""Two-phase sinks: they prepare a batch while it is processed, and make it visible later in one atomic step."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 R = TypeVar("R")
-"""A receipt: any value that tells ``commit`` what ``prepare`` left; lives in the leader's memory, never stored."""
+"""A receipt: any value that lets ``commit`` find the result of ``prepare``; kept in the leader's memory, never
+stored."""
 
 TopologyKey = TopologyIdentity
-"""Who the topology is: ``name``, ``uuid`` and ``incarnation``."""
+"""The identity of a topology: ``name``, ``uuid`` and ``incarnation``."""
 
 
 @frozen
 class TransactionKey:
-    """What names a transaction for ever: the topology's uuid, its incarnation, and the txid."""
+    """Identifies a transaction for ever: the topology's uuid, its incarnation, and the txid."""
 
     uuid: str
     incarnation: int
@@ -38,15 +39,16 @@ class SinkTransaction:
     """One attempt, as a sink sees it.
 
     Attributes:
-        key: names the transaction, over all attempts and leaders.
-        attempt: which try of it this is.
-        epoch: the fence: the leadership that this attempt belongs to.
-        time: the transaction's, in milliseconds since 1970, UTC: fixed when it was first admitted, the same for all
-            attempts and leaders. Use it instead of a clock: a replay has to do the same again.
-        group_first: the first transaction of the group that it commits in: the lowest one that the record did not have
-            as committed when that was announced. None: it commits alone.
-        replaces: whether the rows are a state's new values by its own keys, and have each key that an older attempt of
-            this transaction changed in it: a sink that has rows of such an attempt takes these, too, in their place.
+        key: identifies the transaction, over all attempts and leaders.
+        attempt: the attempt of this transaction.
+        epoch: the fence: the leadership to which this attempt belongs.
+        time: the transaction's time, in milliseconds since 1970, UTC. It is fixed when the transaction is first
+            admitted, and the same for all attempts and leaders. Use it instead of a clock, because a replay must do the
+            same again.
+        group_first: the first transaction of the group in which it commits: the lowest one that was not yet recorded as
+            committed when the group was announced. None: it commits alone.
+        replaces: whether the rows are a state's new values by its own keys. They include each key that an older attempt
+            of this transaction changed. If the sink has rows of such an attempt, it replaces them by these rows.
     """
 
     key: TransactionKey
@@ -63,101 +65,103 @@ class SinkTransaction:
 
     @property
     def token(self) -> CommitToken:
-        """What the sink stores beside the data, and compares."""
+        """The token that the sink stores together with the data, and compares."""
         return CommitToken(self.attempt.txid, self.epoch, self.attempt.attempt_id)
 
 
 class TransactionalSink(Identified, ABC, Generic[R]):
-    """A sink that takes part in the protocol as a state does. All calls run in the driver's process.
+    """A sink that takes part in the commit protocol, as a state does. All calls run in the driver's process.
 
-    ``commit`` is where rows become visible, exactly once. Three things make it so, and each is the sink's to do:
+    ``commit`` makes rows visible, exactly once. For this, the sink must guarantee three things:
 
-    - Data and token change in one atomic step, such as one rename or one database transaction, so that ``recover``
-      can tell after any crash what was committed.
-    - A transaction may come again after its commit: where the answer was lost, or a crash came before all other
-      states had it. It comes as another attempt, prepared anew, and ``commit`` must leave what is there alone if
-      ``tx.txid`` is not above that of the stored token, unless ``tx.replaces``.
-    - What a leader before this one has staged can't be committed any more once ``recover`` has returned.
+    - Data and token change in one atomic step, such as one rename or one database transaction. So ``recover`` knows
+      after any crash which transaction was committed.
+    - A transaction may come again after its commit, because the answer was lost, or because a crash came before all
+      other states had committed it. It comes as another attempt, prepared again. If ``tx.txid`` is not above that of
+      the stored token, ``commit`` must not change the stored data, unless ``tx.replaces``.
+    - Data staged by an earlier leader can't be committed any more once ``recover`` has returned.
 
-    `FileSink` is the one to copy: `trident_py/sinks/files`.
+    To write your own sink, start from `FileSink` in `trident_py/sinks/files`.
     """
 
     needs_exact_replays: ClassVar[bool] = False
-    """Whether a transaction that comes again must have the same rows, as what was committed first stays."""
+    """Whether a transaction that comes again must have the same rows, because the rows committed first stay."""
 
     replaces_by: tuple[str, ...] = ()
-    """The fields by which a row takes the place of another, so that the rows of a transaction can be written again;
-    empty: rows are added. Such a sink is offered behind opaque spouts, too, for the new values of a state that has
-    these very keys: see `SinkTransaction.replaces`."""
+    """The fields by which a row replaces another, so that the rows of a transaction can be written again; empty: rows
+    are added. Such a sink may also follow an opaque spout, for the new values of a state that has exactly these keys:
+    see `SinkTransaction.replaces`."""
 
     keeps_token: ClassVar[bool] = True
-    """Whether it stores the commit token with the rows. One that doesn't has nothing to tell a transaction that comes
-    again by, nor an older leader: its rows count at least once, and ``recover`` returns None."""
+    """Whether it stores the commit token with the rows. Without it, the sink can detect neither a repeated transaction
+    nor an older leader: its rows count at least once, and ``recover`` returns None."""
 
     def check_fields(self, fields: StructType) -> None:
-        """Look at the fields of the rows when they are declared; where only Spark knows them, when it starts.
+        """Check the fields of the rows at declaration, or at the start if only Spark knows them.
 
         Raises:
-            TopologyError: the sink can't take such rows.
+            TopologyError: the sink can't store such rows.
         """
 
     @abstractmethod
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Take over for a new leader: refuse older epochs from now on, and sweep what they staged.
+        """Take over for a new leader: refuse older epochs from now on, and delete the data that they staged.
 
-        The first call of every leader. Nobody calls ``abort`` for what was staged before a crash.
+        This is the first call of every leader. ``abort`` is never called for data that was staged before a crash.
 
         Returns:
             The token of the last commit; None if nothing was ever committed here.
 
         Raises:
             SinkError: the sink belongs to another topology, or is damaged.
-            FencedError: a newer epoch has been here.
-            StoreBusyException: the store is away or locked just now; a standby tries again, any other start ends.
+            FencedError: a newer epoch has already recovered this sink.
+            StoreBusyException: the store is unavailable or locked just now; a standby tries again, any other start
+                ends.
         """
 
     @abstractmethod
     def prepare(self, tx: SinkTransaction, frame: DataFrame) -> R:
-        """Processing phase: stage ``frame`` so that ``commit`` needs little; nothing may be visible yet.
+        """Processing phase: stage ``frame``, so that ``commit`` has little to do; nothing may be visible yet.
 
-        Several attempts are prepared side by side, on threads of their own. ``frame`` may be read as often as you
-        like, by any action. The order of its rows is not promised.
+        Several attempts are prepared concurrently, each on its own thread. ``frame`` may be read as often as you like,
+        by any action. The order of its rows is not guaranteed.
 
         Returns:
-            A receipt: what ``commit`` or ``abort`` needs to find it.
+            A receipt, with which ``commit`` or ``abort`` finds the staged data.
         """
 
     @abstractmethod
     def commit(self, tx: SinkTransaction, receipt: R) -> None:
-        """Committing phase, in txid order: make it visible, with ``tx.token``, in one atomic step.
+        """Committing phase, in txid order: make the rows visible, with ``tx.token``, in one atomic step.
 
-        What it raises fails the attempt, which is prepared and committed again under the next attempt id; five failures
+        An exception fails the attempt, which is prepared and committed again under the next attempt id. Five failures
         end the topology.
 
         Raises:
-            FencedError: a newer epoch has been here; it ends this leader at once, as every `TridentError` does.
-            StoreBusyException: the store is away or locked just now; that doesn't count among the five.
+            FencedError: a newer epoch has recovered this sink; it ends this leader at once, as every `TridentError`
+                does.
+            StoreBusyException: the store is unavailable or locked just now; this doesn't count among the five.
         """
 
     @abstractmethod
     def abort(self, tx: SinkTransaction, receipt: R | None) -> None:
-        """Give up an attempt, which will never commit; ``receipt`` is None where ``prepare`` did not return."""
+        """Abort an attempt, which will never commit; ``receipt`` is ``None`` if ``prepare`` did not return."""
 
     def receipt_rows(self, receipt: R) -> int | None:
-        """Return how many rows ``commit`` will add, for whoever watches; None: that isn't known.
+        """Return the number of rows that ``commit`` will add, for monitoring; None if unknown.
 
-        Called right after ``prepare``, on its thread; it should take no time.
+        Called right after ``prepare``, on the same thread; it must be fast.
         """
         return None
 
     def close(self) -> None:
-        """Let go of connections and the like: the topology has stopped. Another ``recover`` may follow."""
+        """Release connections and other resources: the topology has stopped. Another ``recover`` may follow."""
         return
 
 
 class RowsSink(TransactionalSink[R]):
-    """A sink that has the rows of a transaction on the driver, so that its small batches share jobs."""
+    """A sink that receives the rows of a transaction on the driver, so that its small batches share jobs."""
 
     @abstractmethod
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> R:
-        """Keep the rows until ``commit`` or ``abort``; returns the receipt. Called in place of ``prepare``."""
+        """Keep the rows until ``commit`` or ``abort``, and return the receipt. Called instead of ``prepare``."""

@@ -1,4 +1,4 @@
-"""The interfaces a source implements: Storm's, with a declaration of what a replay gives."""
+"""The interfaces of sources: Storm's, with a declaration of what a replay returns."""
 
 from __future__ import annotations
 
@@ -20,58 +20,60 @@ from trident_py.interfaces.identity import Identified
 
 
 class Replay(Enum):
-    """What a spout gives when a batch is emitted again."""
+    """The rows that a spout emits when a batch is emitted again."""
 
     EXACT = "exact"
     """The same rows for the same txid and metadata, also after a crash: Trident's transactional spout."""
 
     OPAQUE = "opaque"
-    """Perhaps other rows, as long as each row is in one committed batch: Trident's opaque transactional spout."""
+    """Other rows are possible, as long as each row is in one committed batch: Trident's opaque transactional spout."""
 
     NON_TRANSACTIONAL = "non-transactional"
-    """Perhaps none, or rows that another batch has too: nothing can be promised. Run as an opaque one."""
+    """Rows may be missing, or be in another batch too: there is no guarantee. Run like an opaque spout."""
 
 
 class Emitter(ABC, Generic[M]):
-    """Gives the rows of a batch; runs in the driver's process, on one thread of its own, in txid order.
+    """Emits the rows of a batch; runs in the driver's process, on its own thread, in txid order.
 
-    The txid of an attempt is the number that `BatchCoordinator.initialize_transaction` has for the transaction.
+    The txid of an attempt is the number that `BatchCoordinator.initialize_transaction` received.
     """
 
     @abstractmethod
     def emit_batch(self, attempt: TransactionAttempt, metadata: M, collector: TridentCollector) -> None:
-        """Emit the batch that ``metadata`` defines, into ``collector``.
+        """Emit the batch that ``metadata`` defines into ``collector``.
 
-        Called once for each attempt. Any exception fails the attempt, which is replayed with every later one. A
-        `FailedException` says that the source can't be reached: it is waited for, and no failure of the batch.
+        Called once for each attempt. Any exception fails the attempt, which is replayed together with every later one.
+        A `FailedException` means that the source is unreachable: the topology retries, and it is no failure of the
+        batch.
         """
 
     def success(self, attempt: TransactionAttempt) -> None:
-        """Hear that ``attempt`` is committed for good. Called at least once, in txid order."""
+        """Receive the notice that ``attempt`` is committed for good. Called at least once, in txid order."""
 
     def close(self) -> None:
-        """Close: the topology stops. Nothing is called afterwards."""
+        """Release resources: the topology stops. Nothing is called afterwards."""
 
 
 class CommitterEmitter(Emitter[M]):
-    """The emitter of an `ICommitterTridentSpout`: takes part in the commit phase."""
+    """The emitter of an `ICommitterTridentSpout`, which takes part in the commit phase."""
 
     @abstractmethod
     def commit(self, attempt: TransactionAttempt) -> None:
-        """Commit what ``attempt`` emitted. In txid order, once per attempt that gets this far, before ``success``.
+        """Commit ``attempt``, in txid order: once per attempt that gets this far, before ``success``.
 
-        Called on the commit thread, so beside a later ``emit_batch``. An exception fails the attempt.
+        Called on the commit thread, so possibly at the same time as a later ``emit_batch``. An exception fails the
+        attempt.
         """
 
 
 @frozen
 class EndOffsets:
-    """What an emitter makes of the notes of its tasks.
+    """The end of a batch, which an emitter computes from the notes of its tasks.
 
     Attributes:
         metadata: the definition of the batch with its splits, from which it can be emitted again.
-        moved: the positions that move once this attempt has committed.
-        errors: what user code in the tasks reported.
+        moved: the positions that change once this attempt has committed.
+        errors: the errors that user code in the tasks reported.
     """
 
     metadata: Json
@@ -80,37 +82,37 @@ class EndOffsets:
 
 
 class OffsetReportingEmitter(Emitter[M]):
-    """An emitter that finds out what a batch consists of by emitting it, in Spark tasks.
+    """An emitter that learns the content of a batch by emitting it, in Spark tasks.
 
-    What it emits are splits whose ``read`` returns a note. They are read once, by a job of their own, before the next
-    batch is emitted; the positions are durable with the commit of the batch that moved them.
+    It emits splits whose ``read`` returns a note. The splits are read once, in a separate job, before the next batch is
+    emitted. The positions become durable with the commit of the batch that moved them.
     """
 
     @abstractmethod
     def restore(self, positions: Mapping[str, Json], upto: int) -> None:
-        """Take up the positions after transaction ``upto``, the last closed one; called once, before anything else."""
+        """Load the positions after transaction ``upto``, the last closed one. Called once, before anything else."""
 
     @abstractmethod
     def resolve_offsets(self, attempt: TransactionAttempt, notes: Sequence[str]) -> EndOffsets:
-        """Say what the batch of ``attempt``, which was emitted, consists of.
+        """Return the definition of the batch of ``attempt``, which was emitted.
 
-        ``notes`` are those of its tasks, in any order.
+        ``notes`` are the notes of its tasks, in any order.
         """
 
     @abstractmethod
     def moved(self, metadata: M) -> Mapping[str, Json] | None:
         """Return the positions that the batch of ``metadata`` moves once it is committed.
 
-        None: it was never emitted.
+        None if the batch was never emitted.
         """
 
 
 @runtime_checkable
 class Committing(Protocol):
-    """Whatever has the ``commit`` of a `CommitterEmitter`."""
+    """Any object with the ``commit`` of a `CommitterEmitter`."""
 
     def commit(self, attempt: TransactionAttempt) -> None:
-        """Commit what ``attempt`` emitted."""
+        """Commit ``attempt``."""
         ...
 
 
@@ -119,12 +121,12 @@ class ITridentSpout(Identified, ABC, Generic[M]):
 
     Attributes:
         output_schema: the fields of its rows, a DDL string (``"word string, at timestamp"``) or a ``StructType``.
-        replay: what it gives when a batch is emitted again.
-        coordinator_needs_spark: whether its coordinator asks Spark how far the source is: then it is given the session
-            of the topology, as the emitter is. Most should not: a coordinator is asked several times a second, and
-            without Spark it goes on when Spark is busy.
-        in_order: whether its batches, one behind the other, have the rows in one order that the source has. Where rows
-            are in partitions, each of which has its own, they don't. `check_spout` compares.
+        replay: the rows that it emits when a batch is emitted again.
+        coordinator_needs_spark: whether its coordinator asks Spark for the end of the source. If True, the coordinator
+            receives the Spark session of the topology, as the emitter does. Most should not: a coordinator is called
+            several times a second, and without Spark it continues while Spark is busy.
+        in_order: whether its batches, one after the other, have the rows in the one order of the source. This is False
+            for partitioned sources, which have an order for each partition only. `check_spout` compares the order.
     """
 
     output_schema: str | StructType
@@ -134,15 +136,15 @@ class ITridentSpout(Identified, ABC, Generic[M]):
 
     @abstractmethod
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> BatchCoordinator[M]:
-        """Make the half that decides what each batch contains; called once per run."""
+        """Make the half that decides the content of each batch; called once per run."""
 
     @abstractmethod
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[M]:
-        """Make the half that gives the rows; called once per run."""
+        """Make the half that emits the rows; called once per run."""
 
 
 class ICommitterTridentSpout(ITridentSpout[M]):
-    """A spout whose emitter also takes part in the commit phase, by a ``commit(attempt)`` method."""
+    """A spout with an emitter that also takes part in the commit phase, by a ``commit(attempt)`` method."""
 
 
 class IBatchSpout(Identified, ABC):
@@ -150,7 +152,7 @@ class IBatchSpout(Identified, ABC):
 
     Attributes:
         output_schema: the fields of its rows, a DDL string or a ``StructType``.
-        replay: opaque, unless a subclass knows that a batch id always gives the same rows.
+        replay: opaque, unless a subclass guarantees that a batch id always gives the same rows.
     """
 
     output_schema: str | StructType
@@ -161,10 +163,10 @@ class IBatchSpout(Identified, ABC):
 
     @abstractmethod
     def emit_batch(self, batch_id: int, collector: TridentCollector) -> None:
-        """Emit the batch numbered ``batch_id`` (the txid); called again with the same number for a replay."""
+        """Emit the batch numbered ``batch_id`` (the txid); a replay calls it again with the same number."""
 
     def ack(self, batch_id: int) -> None:
-        """Hear that the batch is committed for good. Called at least once, in order."""
+        """Receive the notice that the batch is committed for good. Called at least once, in order."""
 
     def close(self) -> None:
-        """Close: the topology stops."""
+        """Release resources: the topology stops."""

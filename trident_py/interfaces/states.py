@@ -25,60 +25,61 @@ S = TypeVar("S", bound="State")
 R = TypeVar("R")
 
 Key: TypeAlias = Sequence[Any]
-"""The values of the group fields, in order; empty for what is not grouped."""
+"""The values of the group fields, in order; empty for a value that is not grouped."""
 
 ValueUpdater: TypeAlias = Callable[[T | None], T]
-"""``old -> new``; old is None for a key that has no value; new is `REMOVE` for one that is to have none."""
+"""``old -> new``. ``old`` is ``None`` for a key that has no value. If ``new`` is `REMOVE`, the key is deleted."""
 
 
 class StateKind(Enum):
-    """What a state keeps to recognise a replay; with the spout's `Replay` it decides how often a row counts."""
+    """The data by which a state recognises a replay. With the spout's `Replay` it decides how often a row counts."""
 
     NON_TRANSACTIONAL = "non-transactional"
-    """Nothing: a replay is counted again. What a user's own state is taken for, unless its factory says more."""
+    """Nothing: a replay is counted again. The default for a user's state, unless its factory says otherwise."""
 
     TRANSACTIONAL = "transactional"
-    """The txid beside the data, which each commit compares: a replay is skipped where it was applied."""
+    """The txid, stored with the data and compared by each commit: a replay of an applied transaction is skipped."""
 
     OPAQUE = "opaque"
-    """The txid and the value before it: a replay starts from that."""
+    """The txid and the previous value: a replay starts from the previous value."""
 
     FENCED = "fenced"
-    """The same, in one atomic step with a commit token that older leaders are refused by."""
+    """The same, in one atomic step with a commit token, by which older leaders are refused."""
 
 
 class State(ABC):
-    """Something that batches change, in txid order. Runs in the driver's process, on the commit thread."""
+    """A store that batches change, in txid order. Runs in the driver's process, on the commit thread."""
 
     @abstractmethod
     def begin_commit(self, txid: int) -> None:
-        """Begin with the changes of ``txid``.
+        """Begin the changes of ``txid``.
 
-        Called again, with the same txid, if an earlier try of it did not finish.
+        Called again with the same txid if an earlier attempt did not finish.
         """
 
     @abstractmethod
     def commit(self, txid: int) -> None:
-        """End with the changes of ``txid``, all of which were made."""
+        """Finish the changes of ``txid``: all of them were made."""
 
 
 AT_LEAST_ONCE = "at-least-once"
 UNLESS_PAUSED = "exactly-once unless a leader that was paused in mid-write wakes up"
-"""How often a row counts in a state that compares txids, but writes data and txid under no fence."""
+"""Guarantee of a state that compares txids, but writes data and txid without a fence."""
 
 
 class StateFactory(Identified, ABC):
     """Makes a state when the topology starts.
 
     Attributes:
-        guarantee: how often a row counts in it, over crashes and replays, behind a spout that gives the same batch
-            again; printed by ``explain()``. ``check_state`` verifies it.
-        kind: what it keeps to recognise a replay. If the commits of your state compare the txid with a stored one, its
-            factory says so by `StateKind.TRANSACTIONAL`; if they also keep previous values, by `StateKind.OPAQUE`.
-        name: what identifies its data, as a table's name; then two equal factories mean the same data, and the state is
-            called so in the record and in errors. Empty: nothing does, and it is named by its stream.
-        volatile: whether its states start empty with each run, so that there is nothing which a change could mix.
-        ttl: how long a key stays without a write, by the times of transactions; None: for ever.
+        guarantee: how often a row counts in it, over crashes and replays, if the spout gives the same batch again.
+            ``explain()`` prints it, and ``check_state`` verifies it.
+        kind: the data that it keeps to recognise a replay. If the commits of your state compare the txid with a stored
+            one, set `StateKind.TRANSACTIONAL`; if they also keep previous values, `StateKind.OPAQUE`.
+        name: identifies its data, as a table's name does; two equal factories mean the same data. The record and errors
+            call the state so. Empty: the data has no name, and the state is named after its stream.
+        volatile: whether its states are empty at the start of each run, so that a change of the topology can't mix
+            data.
+        ttl: how long a key stays without a write, by the times of transactions; None: forever.
     """
 
     guarantee: str = AT_LEAST_ONCE
@@ -89,14 +90,14 @@ class StateFactory(Identified, ABC):
 
     @property
     def lacks_fields(self) -> bool:
-        """Whether it keeps typed columns and wasn't told their types, as ``persistent_aggregate`` does."""
+        """Whether it keeps typed columns and has no types for them yet; ``persistent_aggregate`` sets them."""
         return False
 
     def ensure_usable(self) -> None:
-        """Look whether the store is there and lets us in, and change nothing; called before Spark is started.
+        """Check that the store exists and accepts us, without changing it. Called before Spark is started.
 
         Raises:
-            StateError: it isn't or doesn't; says what to do.
+            StateError: it doesn't; the message says what to do.
         """
 
     @abstractmethod
@@ -104,20 +105,20 @@ class StateFactory(Identified, ABC):
         """Make the state of one partition; called once per run, with partition 0 of 1."""
 
     def for_fields(self, keys: StructType, value: StructField) -> StateFactory:
-        """Return this factory for values of these types; called where the state is declared.
+        """Return this factory for values of these types. Called when the state is declared.
 
-        A factory that keeps typed columns returns a copy that knows them; the others return themselves.
+        A factory that keeps typed columns returns a copy with these types; other factories return themselves.
 
         Raises:
-            StateError: it can't hold a value of such a type.
+            StateError: the state can't hold a value of such a type.
         """
         return self
 
     def for_reading(self) -> StateFactory:
-        """Return this factory for a state that is only asked; called where ``new_static_state`` declares it.
+        """Return this factory for a state that is only read. Called by ``new_static_state``.
 
         Raises:
-            TopologyError: only a topology that fills such a state can ask it.
+            TopologyError: only a topology that writes such a state can read it.
         """
         if self.kind is StateKind.FENCED:
             raise TopologyError(f"{self!r} is filled by a topology; ask it there, or read it by a state of yours")
@@ -125,7 +126,7 @@ class StateFactory(Identified, ABC):
 
 
 def promised_kind(factory: StateFactory) -> StateKind:
-    """Return what a state keeps, by its factory's word; one that promises exactly-once keeps the txid at least."""
+    """Return the kind of a state; a factory that promises exactly-once keeps at least the txid."""
     is_silent = factory.kind is StateKind.NON_TRANSACTIONAL and factory.guarantee != AT_LEAST_ONCE
     return StateKind.TRANSACTIONAL if is_silent else factory.kind
 
@@ -135,44 +136,44 @@ class StateUpdater(ABC, Generic[S]):
 
     @abstractmethod
     def update_state(self, state: S, tuples: Sequence[Any], collector: TridentCollector) -> None:
-        """Apply all rows of the batch at once; what is emitted goes to ``TridentState.new_values_stream()``."""
+        """Apply all rows of the batch at once; emitted rows go to ``TridentState.new_values_stream()``."""
 
 
 class QueryFunction(ABC, Generic[S, R]):
-    """Looks values up in a state, for ``Stream.state_query`` (Storm ST5). Runs in the driver's process.
+    """Looks values up in a state, for ``Stream.state_query``. Runs in the driver's process.
 
     Attributes:
-        needs: the classes of states that it can ask, any of them; checked when the topology is started.
+        needs: the classes of states that it can read, any of them; checked when the topology is started.
     """
 
     needs: tuple[type, ...] = (State,)
 
     def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
-        """Look at what it is declared with.
+        """Check the declaration.
 
         Args:
-            seen: the input fields; None where only Spark can tell.
-            keys: the group fields of the state; None where the topology doesn't know them.
+            seen: the input fields; None if only Spark knows them.
+            keys: the group fields of the state; None if the topology doesn't know them.
             out: the output fields.
 
         Raises:
-            TopologyError: that can't work.
+            TopologyError: the declaration can't work.
         """
 
     @abstractmethod
     def batch_retrieve(self, state: S, args: Sequence[Any]) -> Sequence[R]:
-        """Return one result for each of ``args``, the rows of input fields.
+        """Return one result for each of ``args``, which are rows of the input fields.
 
         Called once for a batch, on the commit thread.
         """
 
     @abstractmethod
     def execute(self, row: Any, result: R, collector: TridentCollector) -> None:
-        """Emit zero or more tuples of output fields for ``row``, the input fields only, and its result."""
+        """Emit zero or more tuples of output fields for ``row``, which has only the input fields, and its result."""
 
 
 class ReadOnlyState(State):
-    """A state that no batch changes: for ``TridentTopology.new_static_state`` (Storm ST24)."""
+    """A state that no batch changes: for ``TridentTopology.new_static_state``."""
 
     def begin_commit(self, txid: int) -> None:
         raise StateError(f"{type(self).__name__} is read only; no transaction can change it")
@@ -181,23 +182,23 @@ class ReadOnlyState(State):
         raise StateError(f"{type(self).__name__} is read only; no transaction can change it")
 
     def close(self) -> None:
-        """Close: the topology stops."""
+        """Release resources: the topology stops."""
 
 
 class ITupleCollection(ABC):
-    """A state whose values can be gone through (Storm ST10)."""
+    """A state that can list its values."""
 
     @abstractmethod
     def get_tuples(self) -> Iterable[Sequence[Any]]:
-        """Give the committed values: for each key its values, then the value."""
+        """Yield the committed values: for each key its values, then the value."""
 
 
 class ReadOnlyMapState(State, Generic[T]):
-    """Values by key, to be read."""
+    """Values by key, read only."""
 
     @abstractmethod
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
-        """Return the value of each key, in the order of ``keys``; None where there is none."""
+        """Return the value of each key, in the order of ``keys``; ``None`` for a key without a value."""
 
 
 class MapState(ReadOnlyMapState[T]):
@@ -205,9 +206,9 @@ class MapState(ReadOnlyMapState[T]):
 
     @abstractmethod
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
-        """Replace the value of each key by what its updater makes of it; returns the new values.
+        """Update each key: its updater gets the old value and returns the new one. Return the new values.
 
-        A `RemovableMapState` removes a key whose updater returns `REMOVE`; its new value is None.
+        A `RemovableMapState` removes a key if its updater returns `REMOVE`; its new value is then ``None``.
         """
 
     @abstractmethod
@@ -216,27 +217,27 @@ class MapState(ReadOnlyMapState[T]):
 
 
 class RemovableMapState(MapState[T]):
-    """Values by key, which can be removed."""
+    """Values by key that can be removed."""
 
     @abstractmethod
     def multi_remove(self, keys: Sequence[Key]) -> None:
-        """Forget the value of each key; a replay finds what was there before its transaction."""
+        """Remove the value of each key; a replay starts from the values before its transaction."""
 
 
 class ReadOnlySnapshottable(State, Generic[T]):
-    """One value, to be read."""
+    """One value, read only."""
 
     @abstractmethod
     def get(self) -> T | None:
-        """Return the value; None where there is none."""
+        """Return the value; ``None`` if it was never set."""
 
 
 class Snapshottable(ReadOnlySnapshottable[T]):
-    """One value: what an aggregate over everything is kept in."""
+    """One value, for example the result of a global aggregate."""
 
     @abstractmethod
     def update(self, updater: ValueUpdater[T]) -> T:
-        """Replace the value by what ``updater`` makes of it; returns the new one."""
+        """Update the value: ``updater`` gets the old one and returns the new one. Return the new value."""
 
     @abstractmethod
     def set(self, value: T) -> None:
@@ -244,18 +245,18 @@ class Snapshottable(ReadOnlySnapshottable[T]):
 
 
 class GroupState(ABC, Generic[T]):
-    """A state as commits use it: the one commit protocol. It takes transactions that follow each other as a group.
+    """A state with the one commit protocol that the engine uses: consecutive transactions are applied as a group.
 
-    One group is ``begin_group`` → for each transaction ``begin_member`` and updates → ``commit_group``, one atomic step
-    in a `FencedState`. Each member's change is made under its own txid, so that the last one can still be undone by
-    itself. A member that comes again, from ``group_first`` on, was committed before and is skipped: only batches that
-    are the same each time come in groups of several. The key of a value that is not grouped is empty.
+    A group is ``begin_group`` → for each transaction ``begin_member`` and updates → ``commit_group``, one atomic step
+    in a `FencedState`. Each member's changes are made under its own txid, so that the last one can still be undone
+    alone. A member that comes again, from ``group_first`` on, was committed before and is skipped. So batches come in
+    groups of several only if they are the same in each attempt. The key of a value that is not grouped is empty.
 
     Attributes:
-        volatile: it is empty at each start; then nothing is expected to be in it after a restart.
-        is_fenced: it keeps a commit token beside its data, in the same atomic step.
+        volatile: the state is empty at each start, so after a restart no earlier commit is expected in it.
+        is_fenced: it keeps a commit token together with its data, in the same atomic step.
         can_remove: an updater may return `REMOVE`.
-        tells_rolled_back: the engine asks for `rolled_back`; set before the first transaction.
+        tells_rolled_back: the engine reads `rolled_back`; set before the first transaction.
     """
 
     volatile: ClassVar[bool] = False
@@ -269,7 +270,7 @@ class GroupState(ABC, Generic[T]):
 
     @property
     def rolled_back(self) -> Sequence[Key]:
-        """The keys that older attempts of the open transaction had changed, and that were rolled back as it began."""
+        """The keys changed by older attempts of the open transaction, and rolled back when it began."""
         return ()
 
     @abstractmethod
@@ -280,24 +281,24 @@ class GroupState(ABC, Generic[T]):
             The token of the last commit; None if nothing was ever committed here.
 
         Raises:
-            StateError: it belongs to another topology, or is damaged, read-only or not ours.
-            FencedError: a newer epoch has been here.
+            StateError: it belongs to another topology, is damaged or read-only, or was not made by trident_py.
+            FencedError: a newer epoch has recovered this state.
         """
 
     @abstractmethod
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open ``members`` under lock and decide; returns the members to apply now, which are the last ones.
+        """Open ``members`` under a lock. Return the members that must be applied now; they are the last ones.
 
-        If the first of them was applied by an older token, its changes are rolled back first.
+        If an attempt with an older token applied the first of them, its changes are rolled back first.
 
         Raises:
-            FencedError: a newer epoch has been here.
-            StateError: the first one is not the transaction that comes next.
+            FencedError: a newer epoch has recovered this state.
+            StateError: the first one is not the next transaction.
         """
 
     @abstractmethod
     def begin_member(self, tx: SinkTransaction) -> None:
-        """Begin with the changes of ``tx``, the next of those that `begin_group` returned."""
+        """Begin the changes of ``tx``, the next of the members that `begin_group` returned."""
 
     @abstractmethod
     def commit_group(self) -> None:
@@ -305,7 +306,7 @@ class GroupState(ABC, Generic[T]):
 
     @abstractmethod
     def rollback(self) -> None:
-        """Abort the open group, if there is one; nothing of it stays."""
+        """Abort the open group, if there is one; none of its changes stay."""
 
     @abstractmethod
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
@@ -313,36 +314,36 @@ class GroupState(ABC, Generic[T]):
 
     @abstractmethod
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
-        """Replace the value of each key by what its updater returns; returns the new values."""
+        """Update each key: its updater gets the old value and returns the new one. Return the new values."""
 
     @abstractmethod
     def multi_merge(
         self, keys: Sequence[Key], values: Sequence[T], aggregator: CombinerAggregator[T], *, returns: bool = False
     ) -> Sequence[T | None]:
-        """Combine the partial value ``values[i]`` into that of ``keys[i]``; a key without one takes the partial itself.
+        """Combine the partial value ``values[i]`` with the value of ``keys[i]``, or store it if the key has none.
 
         Args:
             keys: the keys.
             values: a partial value for each key.
-            aggregator: combines.
-            returns: whether the new values are returned; else an implementation may return nothing.
+            aggregator: combines two values.
+            returns: whether to return the new values; if False, an implementation may return an empty sequence.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Close: the topology stops."""
+        """Release resources: the topology stops."""
 
 
 class FencedState(GroupState[T], RemovableMapState[T]):
-    """A state that keeps a commit token beside its data, in the same atomic step: what exactly-once stands on.
+    """A state that keeps a commit token with its data, in the same atomic step: the basis of exactly-once.
 
-    Inside a transaction its thread reads what it wrote; every other thread reads committed values, at any time.
+    Inside a transaction, its thread reads its own writes. Every other thread reads committed values, at any time.
     """
 
     def multi_merge(
         self, keys: Sequence[Key], values: Sequence[T], aggregator: CombinerAggregator[T], *, returns: bool = False
     ) -> Sequence[T | None]:
-        """Combine by updaters; a state whose own engine can do what ``aggregator.merge`` says overrides this."""
+        """Combine by updaters. A state whose own engine can do the operation ``aggregator.merge`` overrides this."""
         return self.multi_update(keys, [combiner_updater(aggregator, value) for value in values])
 
     def begin_commit(self, txid: int) -> None:
@@ -352,48 +353,48 @@ class FencedState(GroupState[T], RemovableMapState[T]):
         """Do nothing: the engine calls `commit_group` instead."""
 
     def close(self) -> None:
-        """Close: the topology stops."""
+        """Release resources: the topology stops."""
 
 
 class StagingState(FencedState[T]):
-    """A fenced state that Spark's tasks hand the change of a batch to, apart, while the batch is processed.
+    """A fenced state to which Spark's tasks send the changes of a batch while the batch is processed.
 
-    Staged are the partial values of a `CombinerAggregator`, one row a key. Every task that has stored its rows gives
-    one row to the driver, its report. Only what is in the reports that Spark returned is ever merged: what tasks leave
-    that Spark ran twice, or that go on after their attempt was cancelled, is not.
+    The tasks stage the partial values of a `CombinerAggregator`, one row for each key. Every task that has stored its
+    rows returns one row to the driver: its report. Only rows named in the reports that Spark returned are merged. Rows
+    of tasks that Spark ran twice, or that continued after their attempt was cancelled, are not merged.
     """
 
     @abstractmethod
     def stage(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
-        """Make room for what ``tx`` stages; several attempts at once, on threads of their own.
+        """Prepare to stage ``tx``. Several attempts may be prepared at once, each on its own thread.
 
         Returns:
-            A frame that stages ``frame``, key columns and partial value, when it is run; its rows are the reports.
+            A frame that, when run, stages ``frame`` (key columns and partial value); its rows are the reports.
 
         Raises:
-            FencedError: a newer epoch has been here.
+            FencedError: a newer epoch has recovered this state.
         """
 
     @abstractmethod
     def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[T]) -> None:
-        """Combine what these tasks staged into the stored values, within the transaction that staged it.
+        """Combine the rows staged by these tasks into the stored values, within the transaction that staged them.
 
         Raises:
-            StoreBusyException: what is there is not what was reported; the attempt has to be replayed.
+            StoreBusyException: the staged rows differ from the reports; the attempt must be replayed.
         """
 
     @abstractmethod
     def discard(self, tx: SinkTransaction) -> None:
-        """Remove what ``tx`` staged, which will never commit, as soon as that can be."""
+        """Remove the staged rows of ``tx``, which will never commit, as soon as possible."""
 
 
 def combiner_updater(aggregator: CombinerAggregator[T], partial: T) -> ValueUpdater[T]:
-    """Combine ``partial`` into the stored value; where there is none, ``partial`` is the value (Storm ST11)."""
+    """Return an updater that combines ``partial`` with the stored value; without one, ``partial`` is the value."""
     return lambda stored: partial if stored is None else aggregator.combine(stored, partial)
 
 
 def reducer_updater(aggregator: ReducerAggregator[T], tuples: Sequence[Any]) -> ValueUpdater[T]:
-    """Reduce ``tuples`` onto the stored value; where there is none, or it was removed, onto ``init()`` (Storm ST12)."""
+    """Return an updater that reduces ``tuples`` onto the stored value, or onto ``init()`` if there is no value."""
 
     def update(stored: T | None) -> T:
         value = aggregator.init() if stored is None else stored

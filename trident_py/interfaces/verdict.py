@@ -1,4 +1,4 @@
-"""What an error of an outside system means: it may pass, it is about this batch, or it stays for ever."""
+"""The meaning of an error of an external system: it is temporary, concerns this batch, or is permanent."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from enum import Enum
 from attrs import define, field
 
 WARNING_SECONDS = 60.0
-"""How long an unknown error may come again before a warning; and between two warnings."""
+"""Seconds for which an unknown error must repeat before a warning, and between two warnings."""
 
 log = logging.getLogger(__name__)
 
 
 class Verdict(Enum):
-    """What follows from an error."""
+    """The consequence of an error."""
 
     COMES_AGAIN = "comes again"
-    """The same call may succeed later: it is repeated, longer and longer apart, and no failure of the batch."""
+    """The same call may succeed later: it is retried at growing intervals, and is no failure of the batch."""
 
     THIS_BATCH = "this batch"
     """The system refuses the rows of this batch: it counts as a failure of the batch."""
 
     NEVER = "never"
-    """No other try mends it, with any batch: the topology stops by name."""
+    """A retry can't succeed, with any batch: the topology stops and names the error."""
 
 
 @define
 class UnknownErrors:
-    """Warns of errors that no table of ours has, and that come again for longer than a minute.
+    """Warns of errors that are in none of our tables and repeat for longer than a minute.
 
     Attributes:
-        clock: tells monotonic seconds.
+        clock: returns monotonic seconds.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -42,7 +42,7 @@ class UnknownErrors:
     _warned: dict[Hashable, float] = field(factory=dict, init=False)
 
     def came(self, kind: Hashable, text: str) -> None:
-        """Take note of one; after a minute without it, it counts as new."""
+        """Record an error; after a minute without it, it counts as new."""
         now = self.clock()
         if now - self._last.get(kind, now) > WARNING_SECONDS:
             self._first.pop(kind, None)
@@ -58,4 +58,4 @@ class UnknownErrors:
 
 
 unknown_errors = UnknownErrors()
-"""Those of this process."""
+"""The unknown errors of this process."""

@@ -1,4 +1,4 @@
-"""What is done to rows: the interfaces, and the operations that come with the product."""
+"""The operations that users apply to rows: the interfaces, and the built-in operations."""
 
 from trident_py._lazy import lazy
 

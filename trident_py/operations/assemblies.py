@@ -1,4 +1,4 @@
-"""Assemblies that come with the product."""
+"""The built-in assemblies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from trident_py.spark.frames import PLACE, column, place
 
 
 class FirstN(Assembly):
-    """The first ``n`` rows of a batch in order of a field, least first; rows without a value come last (Storm B3).
+    """The first ``n`` rows of a batch in ascending order of a field; rows without a value come last.
 
-    Rows with the same value come in the order of the batch.
+    Rows with the same value keep the order of the batch.
 
     Args:
-        n: how many at most.
+        n: the largest number of rows.
         in_field: the field to order by; None: any ``n`` rows.
-        reverse: greatest first.
+        reverse: sort in descending order.
     """
 
     def __init__(self, n: int, in_field: str | None = None, reverse: bool = False) -> None:
@@ -42,7 +42,7 @@ class FirstN(Assembly):
         return stream.transform(self, stream.schema)
 
     def __call__(self, frame: DataFrame) -> DataFrame:
-        """Return those rows of one batch."""
+        """Return the first rows of one batch."""
         if self.in_field is not None:
             field = column(self.in_field)
             by = field.desc_nulls_last() if self.reverse else field.asc_nulls_last()

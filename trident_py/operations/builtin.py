@@ -1,4 +1,4 @@
-"""The operations that come with the product. What can be a Spark expression is one; each works in plain Python too."""
+"""The built-in operations. Each is a Spark expression if possible, and works in plain Python too."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _SUM_EXTRA_DIGITS = 10
 
 
 class SparkAggregator(ABC):
-    """An aggregator that Spark can compute itself; it gives its result's type, so ``out`` is a name only.
+    """An aggregator that Spark can compute itself. It defines the type of its result, so ``out`` is only a name.
 
     Attributes:
-        in_fields: the fields that it sees; empty: all.
-        in_order: whether ``expression`` looks at `PLACE`, the place of each row in its batch.
+        in_fields: the fields that it reads; empty: all.
+        in_order: whether ``expression`` uses `PLACE`, the place of each row in its batch.
     """
 
     in_fields: tuple[str, ...] = ()
@@ -37,17 +37,17 @@ class SparkAggregator(ABC):
 
     @abstractmethod
     def result_type(self, source: t.StructType) -> t.DataType:
-        """Return the type of its result over ``source``, which holds ``in_fields`` only (all fields if there are none).
+        """Return the type of the result over ``source``, which has only ``in_fields``, or all fields if they are empty.
 
         Raises:
-            TopologyError: it can't aggregate values of such a type.
+            TopologyError: it can't aggregate values of this type.
         """
 
     @abstractmethod
     def expression(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """Return the same as a Spark expression over the columns of ``in_fields``.
+        """Return the aggregation as a Spark expression over the columns of ``in_fields``.
 
-        Never null where its zero isn't None.
+        It is never null unless its zero is ``None``.
         """
 
     def expression_without_ansi(self, columns: Sequence[Column], result: t.DataType) -> Column:
@@ -55,13 +55,13 @@ class SparkAggregator(ABC):
         return self.expression(columns, result)
 
     def expression_in(self, is_ansi: bool, columns: Sequence[Column], result: t.DataType) -> Column:
-        """Return the expression for a session with ANSI mode, or without."""
+        """Return the expression for a session with or without ANSI mode."""
         return (self.expression if is_ansi else self.expression_without_ansi)(columns, result)
 
     def needed_rows(self, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-        """Return those rows of a batch that decide what a reducer makes of it, for each of ``keys``.
+        """Return the rows of a batch that determine a reducer's result, for each of ``keys``.
 
-        All, if nobody knows.
+        By default, all rows.
         """
         return frame
 
@@ -74,7 +74,7 @@ class NativeAggregator(SparkAggregator, CombinerAggregator[T]):
 
 
 class Count(NativeAggregator[int]):
-    """The number of rows: ``bigint``. Never looks at values."""
+    """The number of rows: ``bigint``. It reads no values."""
 
     merge = "sum"
 
@@ -95,10 +95,10 @@ class Count(NativeAggregator[int]):
 
 
 class Sum(NativeAggregator[Number]):
-    """The sum of a field; nulls add nothing, and the sum of nothing is 0.
+    """The sum of a field. Nulls add nothing, and the sum of no rows is 0.
 
-    Integers give ``bigint``, ``float`` and ``double`` give ``double`` (Storm cut floats to integers),
-    ``decimal(p, s)`` gives ``decimal(min(p + 10, 38), s)``.
+    The result of integers is ``bigint``, of ``float`` and ``double`` it is ``double`` (Storm cut floats to integers).
+    The result of ``decimal(p, s)`` is ``decimal(min(p + 10, 38), s)``.
     """
 
     merge = "sum"
@@ -107,7 +107,7 @@ class Sum(NativeAggregator[Number]):
         self.in_fields = (in_field,)
 
     def init(self, row: Any) -> Number:
-        """Return the field's value; 0 for null."""
+        """Return the field's value, or 0 for null."""
         value: Number | None = row[0]
         return 0 if value is None else value
 
@@ -118,7 +118,7 @@ class Sum(NativeAggregator[Number]):
         return 0
 
     def result_type(self, source: t.StructType) -> t.DataType:
-        """Return the type that follows from that of the field."""
+        """Return the type that follows from the type of the field."""
         match kind := _only(source).dataType:
             case t.DecimalType():
                 return t.DecimalType(min(kind.precision + _SUM_EXTRA_DIGITS, _DECIMAL_PRECISION_MAX), kind.scale)
@@ -132,7 +132,7 @@ class Sum(NativeAggregator[Number]):
         return F.coalesce(F.sum(columns[0]), F.lit(0).cast(result))
 
     def expression_without_ansi(self, columns: Sequence[Column], result: t.DataType) -> Column:
-        """Return a sum that is an error if it overflows; it takes a third more time than one that isn't looked at."""
+        """Return a sum that raises an error if it overflows; it takes a third longer than an unchecked sum."""
         (values,), zero = columns, F.lit(0).cast(result)
         overflow = F.raise_error(f"{self!r} overflows {result.simpleString()}")
         return F.coalesce(F.try_sum(values), F.when(F.count(values) == 0, zero).otherwise(overflow.cast(result)))
@@ -148,13 +148,13 @@ class _Extreme(NativeAggregator[Any]):
         return row[0]
 
     def combine(self, left: Any, right: Any) -> Any:
-        """Return the one that wins; a null never does."""
+        """Return the winner of two values; null never wins."""
         if left is None or right is None:
             return right if left is None else left
         return self._winner(left, right)
 
     def zero(self) -> None:
-        """Return None: there is none among no rows."""
+        """Return ``None``, the extreme of no rows."""
 
     def result_type(self, source: t.StructType) -> t.DataType:
         kind = _only(source).dataType
@@ -164,11 +164,11 @@ class _Extreme(NativeAggregator[Any]):
 
     @abstractmethod
     def _winner(self, left: Any, right: Any) -> Any:
-        """Return the one of two values that stays."""
+        """Return the winner of two values."""
 
 
 class Min(_Extreme):
-    """The least value of a field, which nulls aren't; null where there is none. NaN is the greatest, as in Spark."""
+    """The least non-null value of a field; null if there is no value. NaN is the greatest, as in Spark."""
 
     merge = "min"
 
@@ -180,7 +180,7 @@ class Min(_Extreme):
 
 
 class Max(_Extreme):
-    """The greatest value of a field, which nulls aren't; null where there is none. NaN is the greatest, as in Spark."""
+    """The greatest non-null value of a field; null if there is no value. NaN is the greatest, as in Spark."""
 
     merge = "max"
 
@@ -196,24 +196,24 @@ class NativeFilter(Filter):
 
     @abstractmethod
     def condition(self, columns: Sequence[Column]) -> Column:
-        """Return the same as a Spark condition over the columns that it sees."""
+        """Return the filter as a Spark condition over the columns that it reads."""
 
     def check(self, source: t.StructType) -> None:
-        """Look at what it will see.
+        """Check the fields that the filter will read.
 
         Raises:
-            TopologyError: it can't tell anything about values of such types.
+            TopologyError: it can't compare values of these types.
         """
 
 
 class FilterNull(NativeFilter):
-    """Keeps the rows that have a value in each of these fields (no field: in all of them)."""
+    """Keeps the rows that have a value in each of these fields; without arguments, in all fields."""
 
     def __init__(self, *in_fields: str) -> None:
         self.in_fields = in_fields
 
     def is_keep(self, row: Any) -> bool:
-        """Tell whether no value is null."""
+        """Return whether no value is null."""
         return None not in row
 
     def condition(self, columns: Sequence[Column]) -> Column:
@@ -222,13 +222,13 @@ class FilterNull(NativeFilter):
 
 
 class Equals(NativeFilter):
-    """Keeps the rows in which all these fields (no field: all fields) are equal; a null equals a null."""
+    """Keeps the rows in which all these fields are equal; without arguments, all fields. A null equals a null."""
 
     def __init__(self, *in_fields: str) -> None:
         self.in_fields = in_fields
 
     def is_keep(self, row: Any) -> bool:
-        """Tell whether each value equals the first."""
+        """Return whether each value equals the first."""
         return all(value == row[0] or (value != value and row[0] != row[0]) for value in row)
 
     def condition(self, columns: Sequence[Column]) -> Column:
@@ -236,18 +236,18 @@ class Equals(NativeFilter):
         return reduce(and_, [columns[0].eqNullSafe(each) for each in columns])
 
     def check(self, source: t.StructType) -> None:
-        """Check that there are fields to compare, of one type, and that values of it compare."""
+        """Check that there are fields to compare, of one comparable type."""
         kinds = [field.dataType.simpleString() for field in source.fields]
         if len(kinds) < 2 or len(set(kinds)) > 1 or "map<" in kinds[0]:
             raise TopologyError(f"Equals compares two or more fields of one type, maps not, and these are {kinds}")
 
 
 class Debug(Filter):
-    """Keeps every row, and writes it to the standard output of the Python worker that has it.
+    """Keeps every row, and writes it to the standard output of the Python worker that processes it.
 
     Args:
-        name: what each line begins with.
-        use_logger: log it instead, as ``INFO`` of the logger ``trident_py.debug``.
+        name: the prefix of each line.
+        use_logger: log it instead, at level ``INFO``, to the logger ``trident_py.debug``.
     """
 
     def __init__(self, name: str = "DEBUG", *, use_logger: bool = False) -> None:
@@ -263,7 +263,7 @@ class Debug(Filter):
 
 
 class Negate(Filter):
-    """Keeps what another filter drops."""
+    """Keeps the rows that another filter drops."""
 
     def __init__(self, inner: Filter) -> None:
         if not isinstance(inner, Filter):
@@ -272,18 +272,18 @@ class Negate(Filter):
         self.in_fields = inner.in_fields
 
     def is_keep(self, row: Any) -> bool:
-        """Tell whether the other one drops it."""
+        """Return whether the inner filter drops the row."""
         return not self.inner.is_keep(row)
 
     def prepare(self) -> None:
         self.inner.prepare()
 
     def cleanup(self) -> None:
-        """Have the other one clean up."""
+        """Call ``cleanup`` of the inner filter."""
         self.inner.cleanup()
 
     def check(self, source: t.StructType) -> None:
-        """Have the other one look at what it will see."""
+        """Check the fields that the inner filter will read."""
         if isinstance(self.inner, NativeFilter | Negate):
             self.inner.check(source)
 

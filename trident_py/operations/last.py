@@ -1,4 +1,4 @@
-"""``Last``: the value of a field in the row that is seen last."""
+"""``Last``: the value of a field in the last row."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trident_py.spark.frames import PLACE, column, place
 
 
 class Last(SparkAggregator, ReducerAggregator[Any]):
-    """The value of a field in the row that is seen last, null if that is its value: a table of current values.
+    """The value of a field in the last row, including null: for a table of current values.
 
-    Rows are seen in the order of the batch, and batches in theirs. Where there are no rows, a state keeps what it has,
-    and an aggregate of a batch is null.
+    Rows are processed in the order of the batch, and batches in their order. Without rows, a state keeps its value, and
+    the aggregate of a batch is null.
     """
 
     in_order: ClassVar[bool] = True
@@ -27,7 +27,7 @@ class Last(SparkAggregator, ReducerAggregator[Any]):
         self.in_fields = (in_field,)
 
     def init(self) -> None:
-        """Return None: nothing was seen."""
+        """Return ``None``, the value of no rows."""
 
     def reduce(self, curr: Any, row: Any) -> Any:
         return row[0]
@@ -40,7 +40,7 @@ class Last(SparkAggregator, ReducerAggregator[Any]):
         return F.max_by(columns[0], column(PLACE))
 
     def needed_rows(self, frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-        """Return the last row of each key, so that no others travel to the driver."""
+        """Return the last row of each key, so that only these rows are sent to the driver."""
         names = [f"_{position}" for position in range(len(frame.columns))]
         given = [names[frame.columns.index(key)] for key in keys]
         last = F.max_by(F.struct(*names), column(PLACE)).alias("_last")

@@ -1,4 +1,4 @@
-"""The queries that come with the product, for ``Stream.state_query``."""
+"""The built-in queries, for ``Stream.state_query``."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from trident_py.interfaces.states import (
 
 
 class MapGet(QueryFunction[ReadOnlyMapState[Any], Any]):
-    """The value of the key that the input fields are, in their order: one output field, null where there is none.
+    """Looks up the value of a key: the input fields in their order. One output field, null for a missing key.
 
-    The key must have the group fields' types, too: ``1`` and ``"1"`` are two keys (Storm B4).
+    The key must also have the types of the group fields: ``1`` and ``"1"`` are two keys.
     """
 
     needs = (ReadOnlyMapState,)
 
     def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
-        """Check that the input fields are a key of the state."""
+        """Check that the input fields form a key of the state."""
         _check_one_value(self, out)
         if keys is None or seen is None:
             return
@@ -47,7 +47,7 @@ class MapGet(QueryFunction[ReadOnlyMapState[Any], Any]):
 
 
 class SnapshotGet(QueryFunction[Any, Any]):
-    """The one value of a state that is not grouped, for every row: one output field (Storm B5)."""
+    """Looks up the one value of a state that is not grouped, for every row: one output field."""
 
     needs = (ReadOnlySnapshottable, ReadOnlyMapState)
 
@@ -58,7 +58,7 @@ class SnapshotGet(QueryFunction[Any, Any]):
             raise TopologyError(f"the state has a value for each {keys.simpleString()}; ask it with MapGet()")
 
     def batch_retrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
-        """Read once for all; what is not grouped has the empty key in a map."""
+        """Read the value once for all rows; in a map, an ungrouped value has the empty key."""
         value = state.get() if isinstance(state, ReadOnlySnapshottable) else state.multi_get([[]])[0]
         return [value] * len(args)
 
@@ -67,15 +67,15 @@ class SnapshotGet(QueryFunction[Any, Any]):
 
 
 class TupleCollectionGet(QueryFunction[Any, Sequence[Any]]):
-    """All that is in a state, for every row: an output field for each part of the key, and one for the value.
+    """Lists the content of a state, for every row: an output field for each part of the key, and one for the value.
 
-    Of a state in several parts it is all that the part with the row's key has, as in Storm (B6).
+    If a state has several shards, it lists the shard with the row's key, as in Storm.
     """
 
     needs = (ITupleCollection,)
 
     def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:
-        """Check that there is a field for each part of a key, and one for the value."""
+        """Check that there is an output field for each part of a key, and one for the value."""
         if keys is not None and len(out.names) != len(keys.names) + 1:
             raise TopologyError(f"the state holds {keys.names} and a value: so many fields come out, not {out.names}")
 
@@ -83,7 +83,7 @@ class TupleCollectionGet(QueryFunction[Any, Sequence[Any]]):
         return [list(state.get_tuples())] * len(args)
 
     def execute(self, row: Any, result: Sequence[Any], collector: TridentCollector) -> None:
-        """Emit one tuple after the other."""
+        """Emit the tuples in order."""
         for values in result:
             collector.emit(values)
 
@@ -94,7 +94,7 @@ def _check_one_value(function: QueryFunction[Any, Any], out: StructType) -> None
 
 
 def _kind(field: StructField) -> str:
-    """Return what a value's type is in a key, where integers of all sizes are alike, and so are floats and decimals."""
+    """Return the kind of a key's type; integers of all sizes have one kind, and so have floats and decimals."""
     for kind in (t.IntegralType, t.DecimalType, t.FractionalType, t.StringType):
         if isinstance(field.dataType, kind):
             return kind.__name__

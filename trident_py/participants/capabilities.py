@@ -1,4 +1,4 @@
-"""What an output can do: decided once, when the output is made, and carried unchanged to everything that asks."""
+"""The capabilities of an output: decided once, when it is made, and passed on unchanged to all code that needs them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from attrs import evolve, frozen
 
 @frozen(kw_only=True)
 class Capabilities:
-    """What an output can do.
+    """The capabilities of an output.
 
     Attributes:
         commits: it takes part in the commit phase.
         remembers: it knows its last commit after a restart.
         is_volatile: it is empty at each start.
-        keeps_alive: its commit is code of ours that makes progress, so a long commit is not a silence.
+        keeps_alive: its commit is our own code and makes progress, so a long commit is not a silence.
         is_fenced: it refuses a late commit of a process that no longer leads.
         takes_groups: it commits several transactions in one atomic step, by itself.
         takes_groups_shared: it does so inside a database transaction that it shares with other outputs.

@@ -1,4 +1,4 @@
-"""What participants are made with."""
+"""The context with which participants are made."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class CommitSpark(ABC):
 
     @abstractmethod
     def running(self) -> AbstractContextManager[SparkSession]:
-        """Let the block run jobs in the session that it is given."""
+        """Run the block with a session in which it may run jobs."""
 
 
 @frozen(kw_only=True)
 class ParticipantContext:
-    """What is there for a participant to use.
+    """The resources of a participant.
 
     Attributes:
-        spark: None where the topology runs without it.
-        states: by name; all of them are there once a batch commits.
-        transactions: those of the databases in which several outputs commit together.
+        spark: runs Spark jobs; None if the topology runs without Spark.
+        states: the states by name; all of them exist when the first batch commits.
+        transactions: the transactions of databases in which several outputs commit together.
     """
 
     config: TridentConfig

@@ -1,7 +1,7 @@
-"""Whatever takes part in commits, in one shape: prepared while a batch is processed, committed in order.
+"""Participants: the common interface of all outputs, which prepare while a batch is processed, and commit in order.
 
-The shape is that of a `TransactionalSink`. States are fitted into it here: preparing collects the change of the batch,
-one row per key where that can be; committing applies it to the state under the transaction's token.
+The interface is that of a `TransactionalSink`. States are adapted to it: they prepare by collecting the change of the
+batch, one row per key if possible. They commit by applying it to the state under the transaction's token.
 """
 
 from __future__ import annotations
@@ -28,45 +28,45 @@ from trident_py.worker.counters import working_for
 log = logging.getLogger(__name__)
 
 Collect: TypeAlias = Callable[[DataFrame], pa.Table]
-"""Runs the job of a frame and gives its rows: one action."""
+"""Runs the job of a frame and returns its rows: one action."""
 
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
 
 Downstream: TypeAlias = Callable[[SinkTransaction, Rows, Rows], None]
-"""What follows ``new_values_stream()``: takes the rows of the commit phase; and by itself, the keys that only an older
-attempt of the transaction had changed, with their values now."""
+"""The consumer of ``new_values_stream()``: it receives the rows of the commit phase. It also receives, as a separate
+argument, the keys that only an older attempt of the transaction had changed, with their present values."""
 
 Columns: TypeAlias = Sequence[Sequence[Any]]
-"""The values of each field, of all rows."""
+"""The values of each field, for all rows."""
 
 
 def earliest(moments: Iterable[int | None]) -> int | None:
-    """Return the first of the moments that there are."""
+    """Return the earliest of the moments that are not None."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 
 class CommitRows(ABC):
-    """Rows that an output is given within the commit of another one."""
+    """Rows that an output receives within the commit of another output."""
 
     @abstractmethod
     def table(self) -> pa.Table:
-        """Return them where they are: on the driver."""
+        """Return the rows on the driver."""
 
     @abstractmethod
     def frame(self) -> DataFrame:
-        """Return them as a frame."""
+        """Return the rows as a frame."""
 
 
 class Participant(ABC):
-    """One branch's end.
+    """The end of one branch.
 
     Attributes:
-        name: names it in the record, in errors and in ``explain()``.
-        capabilities: what it can do.
-        downstream_outputs: those that its new values go into.
-        table: that of a database which it commits to; None: it has none.
-        shared: the transaction in which it commits with others of the same database; None: it commits by itself.
+        name: its name in the record, in errors and in ``explain()``.
+        capabilities: its capabilities.
+        downstream_outputs: the outputs that receive its new values.
+        table: the database table that it commits to; None if it has no table.
+        shared: the transaction in which it commits with others of the same database; None if it commits alone.
         recovered: the token of the last commit that a takeover found in it.
     """
 
@@ -100,57 +100,57 @@ class Participant(ABC):
         return self.capabilities.takes_groups_shared and within
 
     def next_window_at(self) -> int | None:
-        """Return when the next window by time ends that holds rows of what it has committed.
+        """Return the next end of a window by time that contains committed rows.
 
-        Milliseconds since 1970; None: there is no such window. Any thread may ask.
+        It is in milliseconds since 1970; None if there is no such window. Safe to call from any thread.
         """
         return earliest(output.next_window_at() for output in self.downstream_outputs)
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
-        """Refuse older epochs from now on; returns the token of the last commit."""
+        """Refuse older epochs from now on; return the token of the last commit."""
         return None
 
     def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
-        """Take these transactions for committed, without any change."""
+        """Record these transactions as committed, without any change."""
 
     @abstractmethod
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
-        """Do everything that can be done before the commit; returns the receipt."""
+        """Do all work that can be done before the commit; return the receipt."""
 
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> Any:
-        """Return the receipt of rows that a shared job has made for the transaction, in place of ``prepare``."""
+        """Return the receipt of rows that a shared job computed for the transaction; called instead of ``prepare``."""
         return rows
 
     def receipt_rows(self, receipt: Any) -> int | None:
-        """Return how many rows what was prepared adds or changes; None: that isn't known."""
+        """Return the number of rows that the prepared change adds or changes; None if unknown."""
         return None
 
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
-        """Make these visible, in this order and one atomic step; more than one only where it takes groups.
+        """Make these transactions visible, in this order and in one atomic step; more than one only if it takes groups.
 
-        Each keeps its own token: the last of them can still be undone by itself.
+        Each keeps its own token: the last one can still be undone alone.
         """
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
-        """Prepare and commit what comes of another one's new values, within its commit."""
+        """Prepare and commit the rows that follow from another output's new values, within its commit."""
         raise AssertionError(f"{self.name} takes no new values")
 
     def lock_holders(self) -> Sequence[str]:
-        """Return who holds the locks that its commit waits for, as far as its database says. Any thread may ask."""
+        """Return the holders of locks that its commit waits for, if the database reports them. Safe on any thread."""
         return self.table.lock_holders() if self.table else ()
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
-        """Give up the attempt, which will never commit."""
+        """Abort the attempt, which will never commit."""
 
     def abandon(self) -> None:
-        """Fail what a thread does from now on that was still at work here when the topology ended."""
+        """Make later writes fail of a thread that still ran when the topology ended."""
 
     def close(self) -> None:
-        """Close: the topology stops. Called on the commit thread, last."""
+        """Release resources: the topology stops. Called on the commit thread, last."""
 
 
 def everything(participants: Iterable[Participant]) -> list[Participant]:
-    """Return these participants, and those that their new values go into."""
+    """Return these participants, and the outputs of their new values."""
     found: list[Participant] = []
     for participant in participants:
         found += [participant, *everything(participant.downstream_outputs)]
@@ -162,17 +162,17 @@ _LEAF = Capabilities(commits=False, remembers=False, prepares_again=True)
 
 @define
 class Leaf(Participant):
-    """A stream with nothing attached: its batches are processed, for what its operations do on the way."""
+    """A stream without consumers: its batches are processed only for the effects of its operations."""
 
     name: str
     capabilities: Capabilities = _LEAF
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> None:
-        """Run the operations; the rows go nowhere."""
+        """Run the operations; the rows are discarded."""
         frame.write.format("noop").mode("overwrite").save()
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
-        """Run the operations; the rows go nowhere."""
+        """Run the operations; the rows are discarded."""
         rows.table()
 
 
@@ -191,7 +191,7 @@ class SinkParticipant(Participant):
         )
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
-        """Have the sink recover; whatever it raises names it."""
+        """Call ``recover`` of the sink; every error names the sink."""
         try:
             self.recovered = self.sink.recover(topology, epoch)
         except TridentError:
@@ -209,27 +209,27 @@ class SinkParticipant(Participant):
         return self.recovered
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
-        """Have the sink stage the frame as it likes; returning is its report."""
+        """Call ``prepare`` of the sink; its return is the report."""
         return self.sink.prepare(tx, frame)
 
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> Any:
-        """Have the sink keep them."""
+        """Call ``keep`` of the sink."""
         if not isinstance(self.sink, RowsSink):
             raise AssertionError(f"{self.name} shares no jobs")
         return self.sink.keep(tx, rows)
 
     def receipt_rows(self, receipt: Any) -> int | None:
-        """Ask the sink."""
+        """Return the number of rows that the sink reports."""
         return self.sink.receipt_rows(receipt)
 
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
-        """Have the sink make it visible."""
+        """Call ``commit`` of the sink."""
         for tx, receipt in group:
             working_for(tx.attempt)
             self.sink.commit(tx, receipt)
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
-        """Do both phases at once; what can't commit is given up."""
+        """Prepare and commit at once; if the commit fails, abort."""
         receipt = self.sink.prepare(tx, rows.frame())
         try:
             self.sink.commit(tx, receipt)
@@ -238,16 +238,16 @@ class SinkParticipant(Participant):
             raise
 
     def close(self) -> None:
-        """Have the sink let go of what it has open."""
+        """Call ``close`` of the sink."""
         self.sink.close()
 
     def _give_up(self, tx: SinkTransaction, receipt: Any) -> None:
         try:
             self.sink.abort(tx, receipt)
         except Exception as error:
-            # The failure of the commit is what counts; what was staged is swept at the next takeover.
-            log.error("sink %s could not give up %s", self.name, tx.attempt, exc_info=quoted(error))
+            # The failure of the commit matters more; the next takeover deletes the staged data.
+            log.error("sink %s could not abort %s", self.name, tx.attempt, exc_info=quoted(error))
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
-        """Have the sink give it up."""
+        """Call ``abort`` of the sink."""
         self.sink.abort(tx, receipt)

@@ -1,4 +1,4 @@
-"""What commits together: the states and sinks of each database, those that new values go into included."""
+"""Shared transactions: the states and sinks of each database, including those of new values, that commit together."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trident_py.states.sql.shared import SharedTransaction
 
 @define(eq=False)
 class SharedTransactions:
-    """The databases that have several states and sinks of a topology; these commit in one transaction of theirs.
+    """The databases that hold several states and sinks of a topology, which commit in one transaction per database.
 
     Attributes:
-        together: the branches that commit in one step, since something of theirs is in the same database.
+        together: the sets of branches that commit in one step, because they share a database.
     """
 
     together: tuple[frozenset[int], ...] = field(default=(), init=False)
@@ -26,7 +26,10 @@ class SharedTransactions:
     _later: list[Callable[[], None]] | None = field(default=None, init=False)  # None: no transaction is open
 
     def join(self, participants: Sequence[Participant]) -> None:
-        """Find them among ``participants``, the outputs by branch, and what they feed; all have been recovered."""
+        """Find the databases that several outputs share.
+
+        ``participants`` are the outputs by branch. All of them, and their downstream outputs, have been recovered.
+        """
         members: dict[object, list[tuple[Participant, FencedTable]]] = {}
         for each in everything(participants):
             each.shared = None
@@ -40,15 +43,15 @@ class SharedTransactions:
         self.together = tuple(_joined(self._by_branch))
 
     def is_in(self, participant: Participant) -> bool:
-        """Tell whether it, or what its new values go into, commits with others in a transaction that is open now."""
+        """Return whether it, or an output of its new values, commits with others in a transaction that is open now."""
         return self._later is None or bool(_used_by([participant]))
 
     @contextmanager
     def committing(self, branches: Sequence[int], tx: SinkTransaction) -> Iterator[None]:
-        """Have what the outputs of ``branches`` do in the block commit at its end, or nothing of it if it raises.
+        """Commit the changes of these branches at the end of the block, or none of them if the block raises.
 
         Args:
-            branches: those of one step.
+            branches: the branches of one step.
             tx: its last transaction, for messages.
         """
         used = dict.fromkeys(shared for branch in branches for shared in self._of(branch))
@@ -63,7 +66,7 @@ class SharedTransactions:
             call()
 
     def after(self, call: Callable[[], None]) -> None:
-        """Call it when the transactions that are open have been committed; now, if none is."""
+        """Call ``call`` when the open transactions have been committed; at once if none is open."""
         if self._later is None:
             call()
         else:
@@ -77,12 +80,12 @@ class SharedTransactions:
 
 
 def _used_by(participants: Sequence[Participant]) -> dict[SharedTransaction, None]:
-    """Return the transactions that these, or what their new values go into, commit in; as a set in order."""
+    """Return the transactions in which these, or the outputs of their new values, commit; as an ordered set."""
     return dict.fromkeys(each.shared for each in everything(participants) if each.shared is not None)
 
 
 def _joined(by_branch: Sequence[Sequence[SharedTransaction]]) -> list[frozenset[int]]:
-    """Return the sets of branches that have a transaction in common, also by way of another branch."""
+    """Return the sets of branches that share a transaction, directly or through other branches."""
     found: list[tuple[frozenset[int], frozenset[SharedTransaction]]] = []
     for branch, shared in enumerate(by_branch):
         joined = [each for each in found if not each[1].isdisjoint(shared)]

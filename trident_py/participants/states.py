@@ -1,4 +1,7 @@
-"""States as participants: how the change of a batch is applied to each kind of state, under the transaction's token."""
+"""States as participants: they apply a batch's change to each kind of state under the transaction's token.
+
+The change comes from an aggregation, from a user's updater, or from tasks that have staged it.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +54,18 @@ log = logging.getLogger(__name__)
 
 
 PORTION_ROWS = 4 * 1024
-"""Of a change, as Python's objects at a time: a million keys take 300 MiB, and to collect such garbage takes as long as
-to write what it stands for (43 000 keys at once: 245 ms; in portions of 64 Ki, 16 Ki and 4 Ki: 245, 210 and 165)."""
+"""Rows of a change that are Python objects at one time.
+
+A million keys take 300 MiB, and collecting such garbage takes as long as writing the keys. 43 000 keys take 245 ms at
+once, and 245, 210 and 165 ms in portions of 64 Ki, 16 Ki and 4 Ki.
+"""
 
 
 def portions(change: pa.Table, keys: int) -> list[pa.Table]:
     """Cut ``change`` into pieces of some rows, in the order of the first ``keys`` columns, if Arrow compares them.
 
-    Neighbouring keys share a store's pages: a table larger than its cache is written twice as fast that way.
+    Neighbouring keys share a store's pages: a table that is larger than its cache is written twice as fast in this
+    order.
     """
     if change.num_rows <= PORTION_ROWS:
         return [change]
@@ -67,9 +74,9 @@ def portions(change: pa.Table, keys: int) -> list[pa.Table]:
 
 
 def in_key_order(change: pa.Table, keys: int) -> pa.Table:
-    """Return the rows in the order of their keys, those of one key in the order they have; without keys: as they are.
+    """Return the rows in the order of their keys; rows of one key keep their order; without keys, nothing changes.
 
-    Keys that Arrow doesn't compare come in the order of their texts.
+    Keys that Arrow can't compare are sorted by their text.
     """
     if _compares(change, keys):
         return _sorted(change, keys) if keys else change
@@ -88,11 +95,11 @@ def _sorted(change: pa.Table, keys: int) -> pa.Table:
 
 @define(kw_only=True)
 class StateParticipant(Participant):
-    """A state and what a batch does to it.
+    """A state, and the effect of a batch on it.
 
     Attributes:
-        downstream: what is done with the new values; None where nobody wants them.
-        downstream_outputs: what the new values go into.
+        downstream: the consumer of the new values; None if there is no consumer.
+        downstream_outputs: the outputs that receive the new values.
         prepares_again: whether ``prepare`` may be called again for an attempt after it has raised.
     """
 
@@ -126,7 +133,7 @@ class StateParticipant(Participant):
         return self.recovered
 
     def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
-        """Commit these without any change, instead of what it has of the first; in one step if it takes groups."""
+        """Commit these transactions without changes, and undo its change of the first; one step if it takes groups."""
         keys = [TransactionKey(topology.uuid, topology.incarnation, txid) for txid in txids]
         with self._rolled_back():
             for tx in self._commits.begin_group(
@@ -136,15 +143,15 @@ class StateParticipant(Participant):
             self._commits.commit_group()
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> pa.Table:
-        """Run the job; the change stays in the driver's memory until it is committed or given up."""
+        """Run the job; the change stays in the driver's memory until it is committed or aborted."""
         return collect(frame)
 
     def receipt_rows(self, receipt: Any) -> int | None:
-        """Count the rows of the change; of an aggregation, that is the keys of the batch."""
+        """Return the number of rows of the change; for an aggregation, the keys of the batch."""
         return receipt.num_rows if isinstance(receipt, pa.Table) else None
 
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
-        """Apply the changes one by one, each as its own transaction, in one atomic step; then hand new values on."""
+        """Apply the changes, each as its own transaction, in one atomic step; then pass on the new values."""
         receipts, changes = dict(group), dict[SinkTransaction, tuple[Rows, Rows]]()
         with self._rolled_back():
             for tx in self._commits.begin_group(list(receipts)):
@@ -161,7 +168,7 @@ class StateParticipant(Participant):
                 self.downstream(tx, *change)
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
-        """Apply the change that comes from another state's new values."""
+        """Apply the change that follows from another state's new values."""
         self.commit_group([(tx, rows.table())])
 
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
@@ -172,27 +179,27 @@ class StateParticipant(Participant):
         return values, ()
 
     def check_state(self) -> None:
-        """Check the state that the factory has made.
+        """Check that the factory made a state of the right kind.
 
         Raises:
-            StateError: it is not of the kind that is needed.
+            StateError: the state is of another kind.
         """
 
     def abandon(self) -> None:
-        """Write nothing more, although no newer leader may have raised the fence yet."""
+        """Write nothing more, even if no newer leader has raised the fence yet."""
         self._is_abandoned = True
         for output in self.downstream_outputs:
             output.abandon()
 
     def close(self) -> None:
-        """Close what is ours to close."""
+        """Close the state and its downstream outputs."""
         self._commits.close()
         for output in self.downstream_outputs:
             output.close()
 
     @abstractmethod
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
-        """Apply the change to the state; returns the new values, if anybody wants them."""
+        """Apply the change to the state; return the new values, if there is a consumer."""
 
     @contextmanager
     def _rolled_back(self) -> Iterator[None]:
@@ -205,18 +212,18 @@ class StateParticipant(Participant):
     def _ensure_wanted(self) -> None:
         if self._is_abandoned:
             raise StateError(
-                f"state {self.name!r} was left behind when its topology ended; nothing is written any more",
+                f"state {self.name!r} was still in use when its topology ended; nothing is written any more",
                 state=self.name,
             )
 
 
 @define(kw_only=True)
 class AggregateParticipant(StateParticipant):
-    """``persistent_aggregate``: one value per key, or one in all.
+    """``persistent_aggregate``: one value per key, or a single value.
 
     Attributes:
-        keys: how many key columns the change has; 0: not grouped.
-        inputs: the fields of the rows that a reducer sees.
+        keys: the number of key columns of the change; 0 if not grouped.
+        inputs: the fields of the rows that a reducer receives.
     """
 
     aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
@@ -229,7 +236,7 @@ class AggregateParticipant(StateParticipant):
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
         combines = isinstance(self.aggregator, CombinerAggregator)
         if self.downstream or not self._commits.is_fenced or not combines:
-            # new values go on in an order that doesn't depend on how the change was made
+            # the order of new values must not depend on how the change was computed
             return super()._prepared_change(tx, in_key_order(receipt, self.keys) if self.downstream else receipt)
         for portion in portions(receipt, self.keys):
             values = super()._prepared_change(tx, portion)
@@ -286,7 +293,7 @@ class AggregateParticipant(StateParticipant):
 
 @define
 class UpdateCollector(TridentCollector):
-    """Takes the new values that a state updater emits."""
+    """Receives the new values that a state updater emits."""
 
     where: str
     fields: Sequence[str]
@@ -301,18 +308,18 @@ class UpdateCollector(TridentCollector):
         self.rows.append(tuple(row))
 
     def report_error(self, error: BaseException) -> None:
-        """Log ``error``; the attempt goes on."""
+        """Log ``error``; the attempt continues."""
         log.error("%s: reported %s", self.where, error_text(error))
 
 
 @define(kw_only=True)
 class UpdateParticipant(StateParticipant):
-    """``partition_persist``: a user's updater over the rows of the batch, also if there are none.
+    """``partition_persist``: a user's updater over the rows of the batch, even if it is empty.
 
     Attributes:
-        inputs: the fields of the rows that the updater sees.
-        outputs: the fields of what it emits.
-        places: positions of the inputs that say which part of the state a row is for.
+        inputs: the fields of the rows that the updater receives.
+        outputs: the fields of the rows that it emits.
+        places: the positions of the inputs that determine a row's shard.
     """
 
     updater: StateUpdater[Any]
@@ -331,33 +338,33 @@ class UpdateParticipant(StateParticipant):
 
 @frozen
 class Staged:
-    """The receipt of a change that tasks have handed to the state: their reports."""
+    """The receipt of a change that tasks have staged: their reports."""
 
     reports: pa.Table
 
 
 @define(kw_only=True)
 class StagedParticipant(AggregateParticipant):
-    """``persistent_aggregate`` into a state that takes the change from Spark's tasks: the receipt is their reports.
+    """``persistent_aggregate`` into a state for which Spark's tasks stage the change: the receipt is their reports.
 
-    Where new values are wanted, they come to the driver anyway: then the change does too, by `AggregateParticipant`. So
-    does that of a small batch, which is there with the job that it shares.
+    If new values have a consumer, they come to the driver anyway; then the change does too, by `AggregateParticipant`.
+    So does the change of a small batch, whose rows its shared job brings to the driver.
     """
 
     state: StagingState[Any]
     aggregator: CombinerAggregator[Any]
-    prepares_again = False  # tasks have staged something
+    prepares_again = False  # tasks may have staged rows
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Staged:
         """Run the job that stages the change."""
         return Staged(collect(self.state.stage(tx, frame)))
 
     def receipt_rows(self, receipt: Any) -> int | None:
-        """Count what the tasks say that they have staged: a key twice where two tasks have it."""
+        """Return the number of rows that the tasks report as staged; a key counts twice if two tasks have it."""
         return reported_rows(receipt.reports) if isinstance(receipt, Staged) else super().receipt_rows(receipt)
 
     def abort(self, tx: SinkTransaction, receipt: Staged | pa.Table | None) -> None:
-        """Remove what was staged, also by an attempt that didn't finish."""
+        """Remove the staged rows, also of an attempt that didn't finish."""
         if not isinstance(receipt, pa.Table):
             self.state.discard(tx)
 

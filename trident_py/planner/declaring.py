@@ -1,4 +1,4 @@
-"""What a plan consists of, asked of each part: for the record, and to compare the next version of a program with it."""
+"""The declarations of a plan: for the record, and for comparing the next version of a program with this one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trident_py.planner.plan import shards_of
 from trident_py.rows.schema import fields_text
 
 _SAME_ROWS = frozenset({"peek", "shuffle", "global_", "partition_by", "partition", "parallelism_hint"})
-"""Methods whose rows are those of the stream that they are called on: no part of the way that leads to an output."""
+"""Methods that return the rows of their stream: they are left out of the path that leads to an output."""
 
 
 def declarations(graph: Graph, accept: Sequence[str]) -> Declarations:
-    """Return all spouts, states, windows and sinks of a graph whose fields are known."""
+    """Return all spouts, states, windows and sinks of a graph with known fields."""
     outputs = [(node, output) for node in graph.nodes if (output := output_of(node))]
     entries = [*map(_spout, graph.sources), *(_output(graph, node, output) for node, output in outputs)]
     return Declarations(entries, accept)

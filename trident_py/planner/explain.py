@@ -1,6 +1,6 @@
-"""The plan as text, from the graph alone: no session is needed.
+"""The plan as text and as data, from the graph alone: no session is needed.
 
-Database servers that may have several outputs are asked which database it is.
+A database server that several outputs may share is asked for its identity.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from trident_py.states.sql.dialect import Database
 
 @frozen
 class CommitsWith:
-    """The others that an output commits with.
+    """The outputs with which an output commits.
 
     Attributes:
-        database: in which.
-        others: their names.
-        was_asked: whether the server has said which database it is; else URLs were compared.
+        database: the name of the database system.
+        others: the names of the other outputs.
+        was_asked: whether the server has named its database; else URLs were compared.
     """
 
     database: Database
@@ -44,7 +44,7 @@ class CommitsWith:
 
 
 def commits_with(graph: Graph) -> dict[Node, CommitsWith]:
-    """Return what each output commits with, where it is not alone in its database; asks servers that have several."""
+    """Return the group in which each output commits, if it shares its database; asks servers named by several."""
     found: dict[str, list[tuple[Node, str, Database]]] = {}
     for node in graph.nodes:
         output = output_of(node)
@@ -63,7 +63,7 @@ def _together(members: Sequence[tuple[Node, str, Database]]) -> Iterator[tuple[N
 
 
 def _identity(database: Database) -> object | None:
-    """Return what the server says it is; None: it says nothing."""
+    """Return the identity of the database as its server names it; None if the server doesn't answer."""
     link = database.beside()
     try:
         with closing(link), database.explained(database.shown):
@@ -73,12 +73,13 @@ def _identity(database: Database) -> object | None:
 
 
 def diagram(graph: Graph) -> list[dict[str, Json]]:
-    """Return the nodes of ``graph``, each behind its inputs.
+    """Return the nodes of ``graph``, each after its inputs.
 
-    Each has ``id``, ``title`` (what the user called), ``kind`` (``spout``, ``operation``, ``state``, ``sink``,
-    ``window``, ``static`` or ``request``), ``name`` (of a spout, state, sink or function, or empty), ``label`` (of the
-    stream, or None), ``phase``, ``engine``, ``fields`` (empty where only Spark can tell) and ``inputs`` (ids). A spout
-    has ``replay``; a state or sink ``promise``, ``reason`` and ``described``; a query of a state ``asks``, its name.
+    Each node has ``id``, ``title`` (the user's call) and ``kind`` (``spout``, ``operation``, ``state``, ``sink``,
+    ``window``, ``static`` or ``request``). It has ``name`` (of a spout, state, sink or function, or empty) and
+    ``label`` (of the stream, or None). It also has ``phase``, ``engine``, ``fields`` (empty if only Spark knows them)
+    and ``inputs`` (ids). A spout has ``replay``; a state or sink ``promise``, ``reason`` and ``described``; a query of
+    a state ``asks``, its name.
     """
     ids = {node: number for number, node in enumerate(graph.nodes)}
     return [_facts(node, ids) for node in graph.nodes]
@@ -112,7 +113,7 @@ _NO_FENCE = "no fence: while it commits, stop() keeps leading and says so, unles
 
 
 def explain(graph: Graph) -> str:
-    """Return what runs where, and how often a row counts in each state."""
+    """Return the plan as text: the phase and engine of each operation, and how often a row counts in each state."""
     ends = ends_of(graph)
     lines = [f"topology {graph.topology}", "", "spouts"]
     for source in graph.sources:
@@ -130,7 +131,7 @@ def explain(graph: Graph) -> str:
 
 
 def _asked(graph: Graph) -> Iterator[str]:
-    """Give the states that are only asked, and the way of each function's requests."""
+    """Yield the lines of static states, and of the operations of each request function."""
     statics, plans = static_states(graph), requests(graph)
     if statics:
         yield from ("", "states that are only asked")
@@ -143,7 +144,7 @@ def _asked(graph: Graph) -> Iterator[str]:
 
 
 def _way(node: Node) -> Iterator[str]:
-    """Give the operations from the spouts to ``node``, the last one last."""
+    """Yield the operations from the spouts to ``node``, in order."""
     for before in node.inputs:
         yield from _way(before)
     if not node.inputs and node.spouts:

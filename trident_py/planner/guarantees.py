@@ -1,23 +1,21 @@
-"""How often a row counts in each state: what its spouts give again, against what it keeps. For ``explain()`` and logs.
+"""How often a row counts in each state, from its spouts' replays and its stored data. For ``explain()`` and logs.
 
-=================  =====================  ===================  ========================  ========  =======
-spout, state       non-transactional      transactional        opaque                    fenced    sink
-=================  =====================  ===================  ========================  ========  =======
-exact              at-least-once          exactly-once (1)     exactly-once (1)          exactly   exactly
-opaque             at-least-once          not exactly-once     exactly-once (1) (2)      exactly   exactly
-non-transactional  none                   none                 none                      none      none
-=================  =====================  ===================  ========================  ========  =======
+| spout, state      | non-transactional | transactional    | opaque               | fenced  | sink    |
+|-------------------|-------------------|------------------|----------------------|---------|---------|
+| exact             | at-least-once     | exactly-once (1) | exactly-once (1)     | exactly | exactly |
+| opaque            | at-least-once     | not exactly-once | exactly-once (1) (2) | exactly | exactly |
+| non-transactional | none              | none             | none                 | none    | none    |
 
 (1) unless a leader that was paused in mid-write wakes up: data and txid are not written under a fence. (2) also unless
 the process dies in mid-commit and the replay lacks a key that was written.
 
-A sink that keeps no token, as `ForeachBatchSink`, is at-least-once behind both of the first.
+A sink that keeps no token, as `ForeachBatchSink`, is at-least-once for the first two kinds of spout.
 
-A stream behind ``new_values_stream`` carries what the state before it has made, so for a state that it feeds holds at
-most what holds for that one: new values of a state that counts a replay twice, or forgets, are wrong wherever they go.
+A stream after ``new_values_stream`` carries values of the state before it. So the guarantee of a state that it feeds is
+at most that of the first state. If a state counts a replay twice, or loses rows, its new values are wrong everywhere.
 
-A stream behind a ``state_query`` is opaque, whatever its spout: what a state answers depends on when it is asked. So is
-one behind a ``window``: which windows a batch fires depends on when it is committed, and on the order of its rows.
+A stream after a ``state_query`` is opaque for any spout, because the answer of a state depends on the moment. So is a
+stream after a ``window``: the windows that a batch fires depend on when it is committed, and on the order of its rows.
 """
 
 from __future__ import annotations
@@ -43,12 +41,12 @@ _FENCING = "SQLiteState, PostgresState, MySQLState, RedisState or a Transactiona
 
 @frozen
 class Guarantee:
-    """What holds for one state.
+    """The guarantee of one state.
 
     Attributes:
         promise: how often a row counts.
-        reason: why.
-        instead: what would be exactly-once; empty where it is, or where it is up to what the sink calls.
+        reason: the reason for this promise.
+        instead: an exactly-once alternative; empty if it is exactly-once, or depends on the code that the sink calls.
     """
 
     promise: str
@@ -60,7 +58,7 @@ class Guarantee:
 
     @property
     def strength(self) -> int:
-        """A promise that implies another one is above it; one in a state's own words is below the exact ones."""
+        """Orders promises by implication: a stronger one is above. A state's own wording is below the exact ones."""
         known = self.promise if self.promise in _PROMISES else _OWN_WORDS
         return _PROMISES.index(known)
 
@@ -100,29 +98,29 @@ _MATRIX: dict[tuple[Replay, StateKind | None], Guarantee] = {
     (Replay.OPAQUE, StateKind.FENCED): Guarantee("exactly-once", f"{_FENCED}; a replay starts from the values before"),
     (Replay.OPAQUE, None): Guarantee("exactly-once", f"{_STAGED}; a replay with other rows is the sink's to undo"),
 }
-"""By what the stream gives again and what the state keeps; None: a sink."""
+"""The guarantee by the stream's replay and the state's kind; None: a sink."""
 _KEPT = Guarantee("exactly-once", f"{_STAGED}; what was committed first stays, also if a replay has other rows")
-"""A sink that refuses opaque spouts, behind a state that may answer something else when it is asked again."""
+"""A sink that refuses opaque spouts, after a state whose answer may differ when it is queried again."""
 _REPLACED = Guarantee("exactly-once", f"{_STAGED}; a replay also brings the keys that the state has rolled back")
-"""A sink that replaces rows by the keys of the state whose new values it gets."""
+"""A sink that replaces rows by the keys of the state that feeds it."""
 
 _CALLED_AGAIN = Guarantee(
     "at-least-once",
     "it is called again for a transaction whose commit is not on record; exactly-once where what it calls stores "
     "tx.key in the same step as the rows",
 )
-"""A sink that keeps no token, and tells what it calls which transaction it is."""
+"""A sink that keeps no token, and passes the transaction to the function that it calls."""
 
 
 def guarantee(replay: Replay, kind: StateKind | None) -> Guarantee:
-    """Return what holds where a stream gives again what ``replay`` says; ``kind`` is None for a sink."""
+    """Return the guarantee for a stream with this ``replay``; ``kind`` is ``None`` for a sink."""
     return _NONE if replay is Replay.NON_TRANSACTIONAL else _MATRIX[replay, kind]
 
 
 def guarantee_of(node: Node) -> Guarantee:
-    """Return what holds for the state or sink of ``node``.
+    """Return the guarantee of the state or sink of ``node``.
 
-    At most what holds for each state that its rows come from.
+    It is at most the guarantee of each state that its rows come from.
     """
     found = _alone(node)
     for each in node.ancestry:
@@ -137,7 +135,7 @@ def guarantee_of(node: Node) -> Guarantee:
 
 
 def _alone(node: Node) -> Guarantee:
-    """Return what holds, if the states before it are right."""
+    """Return the guarantee if the states before it are right."""
     replay, output = node.replay, output_of(node)
     if output and output.factory is None and not output.keeps_token and replay is not Replay.NON_TRANSACTIONAL:
         return _CALLED_AGAIN
@@ -154,7 +152,7 @@ def _alone(node: Node) -> Guarantee:
 
 
 def warnings(graph: Graph) -> Iterator[str]:
-    """Give one line for each state or sink in which a row may not count exactly once."""
+    """Yield one line for each state or sink in which a row may not count exactly once."""
     for node in graph.nodes:
         output = output_of(node)
         if output and (found := guarantee_of(node)).instead:

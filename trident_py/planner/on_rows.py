@@ -1,4 +1,4 @@
-"""Branches that Python runs by itself, over rows that are on the driver."""
+"""Branches that Python runs without Spark, over rows on the driver."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from trident_py.planner.plan import Branch, Plan
 from trident_py.worker.counters import building
 
 AskRows: TypeAlias = Callable[[StateQuery, RowFlow], RowFlow]
-"""Has a state answer: runs what leads there, and gives the rows with the answers."""
+"""Queries a state: runs the operations before the query, and returns the rows with the answers."""
 
 
 def rows_of_branch(
     branch: Branch, given: Mapping[str, Iterable[pa.RecordBatch]], batch_id: TransactionAttempt, ask: AskRows
 ) -> RowFlow:
-    """Return what ``branch`` makes of a batch, as `Branch.build` says it to Spark.
+    """Return the result of ``branch`` for a batch, as `Branch.build` does for Spark.
 
-    It runs nothing but what ``ask`` does, and what several of its ways begin with: that runs once.
+    It runs nothing except ``ask``, and the shared start of several paths, which runs once.
 
     Args:
-        branch: one of a plan in which nothing needs Spark.
+        branch: a branch of a plan that needs no Spark.
         given: the rows of each of its spouts.
-        batch_id: what an `Aggregator` is told.
-        ask: carries out a ``state_query``.
+        batch_id: the batch id that an `Aggregator` receives.
+        ask: runs a ``state_query``.
 
     Raises:
-        NeedsSpark: something of it does.
+        NeedsSpark: an operation needs Spark.
     """
     flows: dict[Node | int, RowFlow] = {}
     read = Counter(map(_declared, branch.end.ancestry))
@@ -59,15 +59,15 @@ def rows_of_branch(
 
 
 def _declared(node: Node) -> Node | int:
-    """Return what tells ``node`` from others: hints make a copy of it for each way that leads there."""
+    """Return the identity of ``node``: hints make a copy of a node for each path that leads to it."""
     return node if node.number < 0 else node.number
 
 
 def spark_needed(planned: Plan) -> str | None:
-    """Return what was declared that only Spark can do, the first of it; None: nothing. Runs nothing.
+    """Return the first declared operation that only Spark can run, or None. Runs nothing.
 
     Raises:
-        TopologyError: a function can't be copied, so it couldn't travel to a task.
+        TopologyError: a function can't be copied, so it couldn't be sent to a task.
     """
     graph, flows = planned.graph, dict[Node, RowFlow]()
     try:
@@ -88,5 +88,5 @@ def _checked(node: Node, inputs: list[RowFlow]) -> RowFlow:
     try:
         flow.made()
     except Exception as error:
-        raise TopologyError(f"it can't travel to tasks: {type(error).__name__}: {error}") from error
+        raise TopologyError(f"it can't be pickled into tasks: {type(error).__name__}: {error}") from error
     return flow

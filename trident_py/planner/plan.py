@@ -1,4 +1,7 @@
-"""From the graph to what runs: the spouts, and for each state, sink or loose end what is done to a batch on its way."""
+"""From the graph to a plan: the spouts, and a branch of operations for each state, sink or unconsumed stream.
+
+`check` completes the plan: Spark analyses the operations over empty frames.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from trident_py.worker.counters import building, counting_at
 
 
 def placed(graph: Graph, node: Node) -> OutputPlace | None:
-    """Return what takes the rows that lead to ``node``, whose fields are known; None: nothing does, it is no output."""
+    """Return the output of ``node``, with its known fields; None if the node is not an output."""
     output = output_of(node)
     if output is None:
         return None
@@ -33,7 +36,7 @@ def placed(graph: Graph, node: Node) -> OutputPlace | None:
 
 
 def shards_of(graph: Graph, node: Node, output: Output) -> int:
-    """Return how many states the output of ``node`` has."""
+    """Return the number of shards of the output of ``node``."""
     return output.shards(graph.shards.get(output.name, 0), hint_before(node.inputs[0]))
 
 
@@ -63,7 +66,7 @@ def _new_values(graph: Graph, state: Node) -> CommitStream | None:
 
 
 def _ends(graph: Graph, node: Node) -> list[Node]:
-    """Return the nodes in which the ways from ``node`` end."""
+    """Return the nodes at which the paths from ``node`` end."""
     following = graph.consumers(node)
     if output_of(node) is not None or not following:
         return [node]
@@ -71,15 +74,15 @@ def _ends(graph: Graph, node: Node) -> list[Node]:
 
 
 Ask: TypeAlias = Callable[[StateQuery, Flow], Flow]
-"""Has a state answer: runs what leads there, and gives the rows with the answers."""
+"""Queries a state: runs the operations before the query, and returns the rows with the answers."""
 
 
 @frozen(kw_only=True)
 class SpoutPlan:
-    """A spout, as it is run.
+    """A spout of a plan.
 
     Attributes:
-        tx_id: under which its position is stored.
+        tx_id: the id under which its position is stored.
         schema: the fields of its rows.
     """
 
@@ -90,13 +93,13 @@ class SpoutPlan:
 
 @frozen(kw_only=True)
 class Branch:
-    """The way of a batch to one state or sink, or to nowhere: one Spark job for every attempt.
+    """The path of a batch to one state or sink, or to an unconsumed stream: one Spark job for every attempt.
 
     Attributes:
-        name: that of the state or sink; unique among the branches.
-        spouts: the ``tx_id`` of each spout it reads.
-        end: the node it ends in.
-        output: what takes the result; None where nothing does.
+        name: the name of the state or sink; unique among the branches.
+        spouts: the ``tx_id`` of each spout that it reads.
+        end: its last node.
+        output: the output of the result; None for an unconsumed stream.
     """
 
     name: str
@@ -110,14 +113,14 @@ class Branch:
         batch_id: TransactionAttempt | None = None,
         ask: Ask | None = None,
     ) -> DataFrame:
-        """Return what is done to a batch, as DataFrame expressions; no action but those of ``ask``.
+        """Return the operations on a batch as DataFrame expressions; only ``ask`` may run an action.
 
         Args:
             frames: the batch of each of ``spouts``, with the spout's fields in order.
-            batch_id: what an `Aggregator` is told.
-            ask: carries out a ``state_query``; needed where there is one.
+            batch_id: the batch id that an `Aggregator` receives.
+            ask: runs a ``state_query``; required if the branch has one.
         """
-        # What is read more than once is read as it is, so that its tasks report under one name.
+        # A spout that is read more than once is read unchanged, so that its tasks report under one name.
         given = {
             spout: each.frame() if isinstance(each, DeferredScan) and spout in self.rereads else each
             for spout, each in frames.items()
@@ -126,24 +129,24 @@ class Branch:
 
     @property
     def rereads(self) -> frozenset[str]:
-        """Those of ``spouts`` that it reads more than once: where ways from one spout meet, in a merge or join."""
+        """The spouts that it reads more than once, because several paths from one spout meet in a merge or join."""
         read = Counter(source.tx_id for source in self.end.sources)
         return frozenset(spout for spout, times in read.items() if times > 1)
 
     @property
     def reads_all(self) -> bool:
-        """Whether every row is read for sure; the user's ``transform`` may have a ``limit``."""
+        """Whether it certainly reads every row; the user's ``transform`` may have a ``limit``."""
         return all(node.operation.reads_all for node in self.end.ancestry)
 
 
 @frozen
 class Plan:
-    """What runs.
+    """A plan: the spouts and branches that run.
 
     Attributes:
-        graph: what was declared.
-        spouts: in the order of their declaration.
-        branches: those whose fields are known. Those behind a ``transform`` without schema are there after `check`.
+        graph: the declared graph.
+        spouts: the spouts, in the order of their declaration.
+        branches: the branches with known fields. Branches after a ``transform`` without schema are added by `check`.
     """
 
     graph: Graph
@@ -152,18 +155,18 @@ class Plan:
 
 
 def plan(graph: Graph) -> Plan:
-    """Return what runs, as far as it can be known without Spark."""
+    """Return the plan, as far as it is known without Spark."""
     spouts = tuple(map(_spout_plan, graph.sources))
     known = [(name, node) for name, node in ends_of(graph) if all(each.schema is not None for each in node.ancestry)]
     return Plan(graph, spouts, tuple(_branch(graph, name, node) for name, node in known))
 
 
 def check(planned: Plan, spark: SparkSession) -> Plan:
-    """Have Spark analyse every operation over empty frames, without running a job; returns the whole plan.
+    """Let Spark analyse every operation over empty frames, without running a job; return the whole plan.
 
     Raises:
-        TopologyError: Spark can't do one of them, names it.
-        StateError: a state can't hold values of a type that only Spark could tell.
+        TopologyError: Spark can't run an operation; the message names it.
+        StateError: a state can't hold values of a type that only Spark could determine.
     """
     graph = planned.graph
     checked: dict[Node, Node] = {}
@@ -189,7 +192,7 @@ def _analysed(
         raise
     except Exception as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise TopologyError(f"Spark can't do it: {type(error).__name__}: {reason}") from error
+        raise TopologyError(f"Spark can't run it: {type(error).__name__}: {reason}") from error
 
 
 def _known(node: Node, operation: Operation, inputs: tuple[Node, ...]) -> Node:
@@ -220,7 +223,7 @@ def _branch(graph: Graph, name: str, node: Node) -> Branch:
 
 
 def ends_of(graph: Graph) -> list[tuple[str, Node]]:
-    """Return the nodes of the processing phase in which batches end, each with a name of its own."""
+    """Return the nodes of the processing phase at which batches end, each with a unique name."""
     ends: list[tuple[str, Node]] = []
     taken = state_names(graph)
     for node in graph.nodes:

@@ -1,8 +1,8 @@
-"""How several small transactions share one Spark job: one more field in front says which of them a row is of.
+"""Small transactions that share one Spark job: an additional first field holds the txid of each row.
 
-The field, the txid, is carried along by row operations, which don't see it, and is the first
-key of whatever aggregates a batch. So what comes out is each transaction's own change, as if it had been alone; a
-branch with anything that looks at a batch as a whole, or at its partitions, is not shared.
+Row operations pass this field through without reading it, and it becomes the first key of every aggregation of a batch.
+So the result is each transaction's own change, as if it had run alone. A branch is not shared if an operation reads a
+batch as a whole, or depends on its partitions.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _FIELD = "_transaction"
 
 @frozen(kw_only=True)
 class SharedBranch:
-    """A branch as it is run for several transactions at once.
+    """A branch that runs for several transactions at once.
 
     Attributes:
-        spout: the one that it reads.
-        source: the fields of its input: the txid, and those of the spout.
-        nothing: the change of a transaction of which nothing came out; None: no row.
+        spout: the spout that it reads.
+        source: the fields of its input: the txid, then the fields of the spout.
+        nothing: makes the change of a transaction without output rows; None: no row.
     """
 
     branch: Branch
@@ -40,7 +40,7 @@ class SharedBranch:
     nothing: Callable[[], Any] | None
 
     def together(self, batches: Mapping[int, pa.Table]) -> pa.Table:
-        """Return the rows of these batches, each with its txid in front."""
+        """Return the rows of these batches, each with its txid as the first field."""
         schema = arrow_schema(self.source)
         marked = [
             pa.table([pa.repeat(pa.scalar(txid, pa.int64()), rows.num_rows), *rows.columns], schema=schema)
@@ -49,14 +49,14 @@ class SharedBranch:
         return pa.concat_tables(marked)
 
     def build(self, frame: DataFrame) -> DataFrame:
-        """Return what is done to the batches, as DataFrame expressions."""
+        """Return the operations on the batches as DataFrame expressions."""
         return self.branch.build({self.spout: frame})
 
     def apart(self, made: pa.Table, txids: Collection[int]) -> dict[int, pa.Table]:
-        """Return what came out of the batch of each of ``txids``.
+        """Return the change of each of ``txids`` from the combined output.
 
         Raises:
-            RuntimeError: there are rows of another one.
+            RuntimeError: there are rows of another transaction.
         """
         numbers = made.column(0)
         made = made.drop_columns([made.schema.names[0]]).append_column(_FIELD, numbers).sort_by(_FIELD)
@@ -76,7 +76,7 @@ class SharedBranch:
 
 
 def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
-    """Return ``branch`` for several transactions at once; None where they could get in each other's way."""
+    """Return ``branch`` for several transactions at once; None if they could affect each other."""
     output, nodes, sources = branch.output, branch.end.ancestry, branch.end.sources
     if output is None or len(sources) != 1:
         return None
@@ -95,7 +95,7 @@ def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
 
 def _shared(node: Node, field: StructField, is_rowwise: RowWise) -> Node | None:
     if node.operation.only_places:
-        return _shared(node.inputs[0], field, is_rowwise)  # one task does it all
+        return _shared(node.inputs[0], field, is_rowwise)  # a single task processes all rows
     inputs = [each for each in (_shared(each, field, is_rowwise) for each in node.inputs) if each is not None]
     if len(inputs) < len(node.inputs):
         return None

@@ -1,4 +1,4 @@
-"""Reads schemas as text, so that a topology is declared without a Spark session.
+"""A parser of schemas as text, so that a topology is declared without a Spark session.
 
 The language is that of Spark's column lists (SqlBaseParser.g4, ``colTypeList``), as far as rows can carry the types
 to Python and back::
@@ -55,7 +55,7 @@ def parse_ddl(text: str) -> t.StructType:
     """Return the fields that ``text`` lists; ``struct<…>`` around the list is allowed.
 
     Raises:
-        TopologyError: it doesn't parse; the message has the text, the place and what was expected there.
+        TopologyError: it doesn't parse; the message has the text, the place and the expected token.
     """
     return _Parser(text, [*_tokens(text), _Token("end", "the end", len(text))]).schema()
 

@@ -1,4 +1,4 @@
-"""Rows as JSON, by their schema: what JSON has no type for stands in it as text, and comes back as it was."""
+"""Rows as JSON, by their schema: values without a JSON type become text, and are restored exactly."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pyspark.sql import types as t
 from coordinators.values.canonical import Json
 
 Codec: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], Any]]
-"""To JSON and back; neither sees None."""
+"""The conversion to JSON and back; neither function receives None."""
 
 
 def json_rows(rows: Sequence[Sequence[Any]], schema: t.StructType) -> list[Json]:
-    """Return ``rows``, which fit ``schema``, as lists that JSON can hold."""
+    """Return ``rows``, which match ``schema``, as lists for JSON."""
     to_json, _ = _struct(schema)
     return [to_json(row) for row in rows]
 
@@ -30,7 +30,7 @@ def rows_of_json(rows: Sequence[Json], schema: t.StructType) -> list[tuple[Any, 
 
 
 def codec_of(kind: t.DataType) -> Codec:
-    """Return how values of ``kind`` go to JSON and back."""
+    """Return the conversion of values of ``kind`` to JSON and back."""
     match kind:
         case t.StructType():
             return _struct(kind)

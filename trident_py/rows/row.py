@@ -1,4 +1,4 @@
-"""Rows as user code sees them: tuples whose values are also found by name."""
+"""Rows for user code: tuples with values that can also be looked up by name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pyarrow as pa
 class Row(tuple[Any, ...]):
     """One row: values by attribute (``row.word``), by name (``row["word"]``) and by position (``row[0]``).
 
-    It is a tuple, so it equals and hashes like one (as Storm's do). A field whose name is no identifier, or that of a
-    method of this class other than ``count`` and ``index``, is reached by ``row["odd name"]`` only. By attribute is
-    the fast way, as fast as a namedtuple's.
+    It is a tuple, so it equals and hashes like one, as Storm's do. Some fields can only be read by ``row["odd name"]``:
+    those with a name that is no identifier, or is a method of this class, except ``count`` and ``index``. Access by
+    attribute is fastest, as fast as a namedtuple's.
     """
 
     __slots__ = ()
@@ -25,7 +25,7 @@ class Row(tuple[Any, ...]):
     _make: ClassVar[Callable[[Iterable[Any]], Row]]
 
     if TYPE_CHECKING:
-        # Where fields are called so, they are values, not the methods of a tuple.
+        # Fields with these names are values, not the methods of a tuple.
         count: Any
         index: Any
 
@@ -46,7 +46,7 @@ class Row(tuple[Any, ...]):
         return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self, strict=True))})"
 
     def _asdict(self) -> dict[str, Any]:
-        """Return the values by name, as a namedtuple's method of this name gives them."""
+        """Return the values by name, like the method of a namedtuple."""
         return dict(zip(self._fields, self, strict=True))
 
 
@@ -55,8 +55,8 @@ _METHODS = frozenset(dir(Row)) - {"count", "index"} | {"_make"}
 
 @lru_cache(maxsize=1024)
 def row_class(names: tuple[str, ...]) -> type[Row]:
-    """Return the class of rows with these fields; its ``_make`` makes one from the values, which it doesn't count."""
-    # The attributes are a namedtuple's: read in C, also where the class's __getitem__ is Python's.
+    """Return the class of rows with these fields; its ``_make`` makes a row from values, and doesn't count them."""
+    # The attributes are a namedtuple's: read in C, although the class's __getitem__ is in Python.
     getters: Any = namedtuple("getters", names, rename=True)  # type: ignore[misc]
     attributes: dict[str, Any] = {
         name: getattr(getters, getter)
@@ -80,10 +80,10 @@ def rows_of(data: pa.RecordBatch | pa.Table) -> list[Row]:
 
 
 def column_values(column: pa.Array | pa.ChunkedArray, field: str = "") -> list[Any]:
-    """Turn a column's values into Python's: structs into Rows, maps into dicts, timestamps into datetimes in UTC.
+    """Convert a column's values to Python's: structs to Rows, maps to dicts, timestamps to datetimes in UTC.
 
     Raises:
-        ValueError: a date or timestamp is of no year that Python has; names ``field`` and the value.
+        ValueError: a date or timestamp is in a year that Python doesn't support; names ``field`` and the value.
     """
     try:
         if not pa.types.is_nested(column.type):
@@ -96,7 +96,7 @@ def column_values(column: pa.Array | pa.ChunkedArray, field: str = "") -> list[A
 
 
 def _beyond(column: pa.Array | pa.ChunkedArray, field: str) -> str:
-    """Say which value of ``column`` Python has no year for."""
+    """Return the message about the value of ``column`` in a year that Python doesn't support."""
     for place in range(len(column)):
         part = column.slice(place, 1)
         try:
@@ -114,14 +114,14 @@ def _beyond(column: pa.Array | pa.ChunkedArray, field: str) -> str:
 
 
 def _in_utc(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    # Spark hands timestamps over in the session's time zone; what a function sees mustn't depend on that.
+    # Spark returns timestamps in the session's time zone, but values in user functions must not depend on it.
     if pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC"):
         return column.cast(pa.timestamp("us", tz="UTC"))
     return column
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return what turns a value as Arrow gives it, not None, into what rows have."""
+    """Return a function that converts a value from Arrow, which is not ``None``, to the value in a row."""
     if pa.types.is_struct(kind):
         make = row_class(tuple(field.name for field in kind))._make
         parts = [(field.name, _optional(_converter(field.type))) for field in kind]

@@ -1,7 +1,7 @@
-"""A hash of rows by their values, from the columns that hold them: the same on the driver and in every task.
+"""A hash of rows by their values, computed from columns: the same on the driver and in every task.
 
-It doesn't depend on the order of the rows, nor on how they are cut into Arrow data, and no version of Python or of a
-library changes it. NumPy makes it of all rows at once, of a million values in some hundredths of a second.
+It depends neither on the order of the rows, nor on how they are split into Arrow data. No version of Python or of a
+library changes it. NumPy computes it for all rows at once: a million values take some hundredths of a second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 from coordinators.values.canonical import Fingerprint
 
 KIND = "rows"
-"""What `hash_rows` is known by, where hashes are compared. It has to change with the hash."""
+"""The kind of `hash_rows`, which is compared with hashes. It must change with the hash."""
 
 CHUNK_ROWS = 2048
 _PAGE = 1 << 16
@@ -30,7 +30,7 @@ _POWERS, _INVERSE_POWERS = _powers(_BASE), _powers(pow(_BASE, -1, 2**64))
 
 
 def hash_rows(data: pa.Table | pa.RecordBatch) -> Fingerprint:
-    """Return that of the rows of ``data``: the sum of their hashes, modulo 2^64."""
+    """Return the fingerprint of the rows of ``data``: the sum of their hashes, modulo 2^64."""
     batches = data.to_batches(CHUNK_ROWS) if isinstance(data, pa.Table) else _chunks(data)
     return Fingerprint(data.num_rows, sum(map(_hash_batch, batches)) % 2**64, KIND)
 
@@ -44,12 +44,12 @@ def _hash_batch(batch: pa.RecordBatch) -> int:
 
 
 def hashes_of_rows(batch: pa.RecordBatch) -> np.ndarray:
-    """Return the hash of each row, as numbers of 64 bits without sign; of no more rows than `CHUNK_ROWS`, or so."""
+    """Return the hash of each row, as unsigned 64-bit numbers; for at most about `CHUNK_ROWS` rows."""
     return _joined(map(_hashes, batch.columns), batch.num_rows)
 
 
 def _joined(columns: Iterable[np.ndarray], count: int) -> np.ndarray:
-    """Return the hashes of values that stand side by side."""
+    """Return the hashes of rows from their columns."""
     joined: np.ndarray = np.zeros(count, np.uint64)
     for hashes in columns:
         joined = mixed(joined + hashes)
@@ -57,7 +57,7 @@ def _joined(columns: Iterable[np.ndarray], count: int) -> np.ndarray:
 
 
 def mixed(words: np.ndarray) -> np.ndarray:
-    """Return what SplitMix64 makes of each word: no two become one."""
+    """Return SplitMix64 of each word: different words stay different."""
     words = words + np.uint64(_BASE)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -94,7 +94,7 @@ def _hashes_of_type(array: pa.Array) -> np.ndarray:
 
 
 def _words(array: pa.Array) -> np.ndarray:
-    """Return each value as a number of 64 bits."""
+    """Return each value as a 64-bit number."""
     kind = array.type
     if pa.types.is_boolean(kind):
         array = array.cast(pa.int8())
@@ -118,7 +118,7 @@ def _between(values: pa.Array, offsets: np.ndarray) -> pa.Array:
 
 
 def _hashes_of_sequences(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return the hash of each run of ``values``; the first is from ``offsets[0]`` up to ``offsets[1]``, and so on."""
+    """Return the hash of each run of ``values``; the first is from ``offsets[0]`` to ``offsets[1]``, and so on."""
     count, first = len(offsets) - 1, 0
     sums = np.empty(count, np.uint64)
     while first < count:
@@ -134,7 +134,7 @@ def _hashes_of_sequences(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def _sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Sum the values of each run and a final 1: the first as it is, the next one times the base, and so on."""
+    """Return the weighted sum of each run and a final 1: the weights are 1, the base, its square, and so on."""
     upto = np.zeros(len(values) + 1, np.uint64)
     np.cumsum(values * _POWERS[: len(values)], out=upto[1:])
     starts, ends = offsets[:-1], offsets[1:]
@@ -143,7 +143,7 @@ def _sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def _sum_of_pages(values: np.ndarray) -> np.ndarray:
-    """Return that of one run that is longer than a page."""
+    """Return the sum of one run that is longer than a page."""
     whole = np.arange(0, len(values), _PAGE)
     sums = [_sums(values[at : at + _PAGE], np.array([0, len(values[at : at + _PAGE])])) for at in whole]
     return _hashes_of_sequences(mixed(np.concatenate(sums)), np.array([0, len(sums)]))

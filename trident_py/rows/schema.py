@@ -1,4 +1,4 @@
-"""Schemas: the fields of rows, checked without Spark, and the Arrow data that values of their types become."""
+"""Schemas: the fields of rows, checked without Spark, and the Arrow data for values of their types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trident_py.rows.ddl import parse_ddl
 
 _SHOWN_CHARS = 120
 _HIDDEN = {"_report", "_no_row", "_copy", "_place", "_row_hash"}
-"""Columns that this library adds to frames on their way."""
+"""Columns that this library adds to frames internally."""
 
 # --- fields -----------------------------------------------------------------------------------------------------------
 
@@ -34,8 +34,8 @@ def schema_of(schema: str | t.StructType) -> t.StructType:
     """Return the fields that a DDL string or a StructType declares.
 
     Raises:
-        TopologyError: it doesn't parse, names a field twice (Spark tells no upper from lower case), has no field at
-            all, or has a type that Python rows can't carry.
+        TopologyError: it doesn't parse, names a field twice (Spark ignores case), has no field, or has a type that
+            Python rows can't hold.
     """
     if not isinstance(schema, str | t.StructType):
         raise TopologyError(f"a schema is a DDL string such as 'word string' or a StructType, not {shown(schema)}")
@@ -47,7 +47,7 @@ def schema_of(schema: str | t.StructType) -> t.StructType:
 
 
 def names_of(fields: str | Sequence[str]) -> tuple[str, ...]:
-    """Return one field name, or several."""
+    """Return one field name, or several, as a tuple."""
     if not isinstance(fields, Iterable):
         raise TopologyError(f"fields are a name or a list of names, not {shown(fields)}")
     names = (fields,) if isinstance(fields, str) else tuple(fields)
@@ -81,10 +81,10 @@ def append(schema: t.StructType, more: t.StructType) -> t.StructType:
 
 
 def check_comparable(schema: t.StructType) -> None:
-    """Check that values of these fields can be told to be equal or not.
+    """Check that values of these fields can be compared for equality.
 
     Raises:
-        TopologyError: there is a map.
+        TopologyError: one of them is a map.
     """
     for field in schema.fields:
         if "map<" in field.dataType.simpleString():
@@ -92,17 +92,17 @@ def check_comparable(schema: t.StructType) -> None:
 
 
 def same_fields(left: t.StructType, right: t.StructType) -> bool:
-    """Tell whether names, order and types are equal; what may be null doesn't count."""
+    """Return whether names, order and types are equal; nullability is ignored."""
     return _without_nulls(left) == _without_nulls(right)
 
 
 def shown(value: object) -> str:
-    """Show a value and its type in a message, cut where it is long."""
+    """Format a value and its type for a message, cut if it is long."""
     return f"{clipped(value)} ({type(value).__name__})"
 
 
 def clipped(value: object) -> str:
-    """Show a value in a message, cut where it is long."""
+    """Format a value for a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 1]}…"
 
@@ -115,7 +115,7 @@ def _unique(names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
-            raise TopologyError(f"the field {name!r} is named twice (Spark tells no upper from lower case)")
+            raise TopologyError(f"the field {name!r} is named twice (Spark ignores upper and lower case)")
         seen.add(name.lower())
 
 
@@ -123,7 +123,7 @@ def _check_struct(struct: t.StructType) -> None:
     _unique(struct.names)
     for field in struct.fields:
         if not field.name or field.name.lower() in _HIDDEN:
-            raise TopologyError(f"a field can't be called {field.name!r}")
+            raise TopologyError(f"a field can't be named {field.name!r}")
         _check_type(field.name, field.dataType)
 
 
@@ -139,7 +139,7 @@ def _check_type(name: str, kind: t.DataType) -> None:
         case t.DecimalType():
             pass
         case _ if type(kind) not in _ARROW:
-            raise TopologyError(f"the field {name!r} has the type {kind.simpleString()}, which Python rows can't carry")
+            raise TopologyError(f"the field {name!r} has the type {kind.simpleString()}, which Python rows can't hold")
 
 
 def _without_nulls(kind: t.DataType) -> object:
@@ -172,7 +172,7 @@ _ARROW: dict[type[t.DataType], pa.DataType] = {
 
 
 def arrow_type(kind: t.DataType) -> pa.DataType:
-    """Return the Arrow type in which Spark takes values of ``kind``."""
+    """Return the Arrow type in which Spark accepts values of ``kind``."""
     match kind:
         case t.DecimalType():
             return pa.decimal128(kind.precision, kind.scale)
@@ -187,7 +187,7 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
 
 
 def arrow_schema(schema: t.StructType) -> pa.Schema:
-    """Return the Arrow schema in which Spark takes rows of ``schema``."""
+    """Return the Arrow schema in which Spark accepts rows of ``schema``."""
     return pa.schema([_arrow_field(field) for field in schema.fields])
 
 
@@ -201,10 +201,10 @@ _ARROW_ERRORS = (ValueError, TypeError, OverflowError, NotImplementedError)
 def arrow_array(values: Sequence[Any], field: t.StructField) -> pa.Array:
     """Return Python values as an Arrow column.
 
-    A datetime without time zone is taken as UTC in a timestamp field, so that all machines read it alike.
+    In a timestamp field, a datetime without time zone counts as UTC, so that all machines read it alike.
 
     Raises:
-        TypeError: a value is not of the field's type, or is None where the field is NOT NULL; the message has field,
+        TypeError: a value is not of the field's type, or is ``None`` and the field is NOT NULL; the message has field,
             type and value.
     """
     expected = arrow_type(field.dataType)
@@ -216,10 +216,10 @@ def arrow_array(values: Sequence[Any], field: t.StructField) -> pa.Array:
 
 
 def arrow_table(rows: Sequence[Sequence[Any]], schema: t.StructType) -> pa.Table:
-    """Return rows as an Arrow table; wrong values are the errors of `arrow_array`.
+    """Return rows as an Arrow table; wrong values raise the errors of `arrow_array`.
 
     Raises:
-        ValueError: a row has not a value for each field.
+        ValueError: a row has the wrong number of values.
     """
     width = len(schema.fields)
     if set(map(len, rows)) - {width}:
@@ -230,7 +230,7 @@ def arrow_table(rows: Sequence[Sequence[Any]], schema: t.StructType) -> pa.Table
 
 
 def columns_of(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Return the values of each of ``width`` fields; ``rows`` are known to have them."""
+    """Return the values of each of ``width`` fields; ``rows`` must have that many."""
     # Not zip(*rows): an iterator per row costs twenty times as much.
     return [list(map(itemgetter(position), rows)) for position in range(width)]
 
@@ -251,7 +251,7 @@ def _wrong(field: t.StructField, value: object) -> str:
 
 _DECIMAL_DIGITS_MAX, _ZERO_DIGITS_MAX = 38, 1000
 _FLOAT_END = 2.0**128 * (1 - 2.0**-25)
-"""From here on a number is infinite as a float of 32 bits."""
+"""From here on, a number is infinite as a 32-bit float."""
 
 _INT = (int, Integral)
 _FLOAT = (float, int, Real)
@@ -291,7 +291,7 @@ def _check_values(values: Sequence[Any], kind: t.DataType, nullable: bool, field
 
 
 def _check_numbers(values: Sequence[Any], kind: t.DataType, field: t.StructField) -> None:
-    """Check numbers of which Arrow would make others: it takes some decimals below 10^-38 for 0, and 1e39 for inf."""
+    """Check numbers that Arrow would change: it reads some decimals below 10^-38 as 0, and 1e39 as inf."""
     for value in values:
         if isinstance(value, decimal.Decimal):
             digits = value.as_tuple().exponent
@@ -302,7 +302,7 @@ def _check_numbers(values: Sequence[Any], kind: t.DataType, field: t.StructField
 
 
 def _check_years(values: Sequence[Any], field: t.StructField) -> None:
-    """Check that moments are in the years 1 to 9999 in UTC, too: Arrow takes others, and gives them to nobody back."""
+    """Check that moments are in the years 1 to 9999 in UTC too: Arrow accepts others, but can't return them."""
     for value in values:
         if value is not None and not 1 < value.year < 9999 and value.tzinfo is not None:
             try:

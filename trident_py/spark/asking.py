@@ -1,4 +1,4 @@
-"""Questions to Spark that may never be answered, asked with a time limit; first of all whether it is still there."""
+"""Calls to Spark with a time limit, because Spark may never answer; first of all the check that it is alive."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from trident_py.spark.jobs import parallelism
 A = TypeVar("A")
 
 ALIVE_WITHIN_SECONDS = 10.0
-"""A JVM that collects garbage answers later, and is not gone for that."""
+"""A JVM that collects garbage may answer this late, and is still alive."""
 
 
 @define(eq=False)
 class AskingThreads:
-    """Threads that ask, each for one question at a time.
+    """Threads that run calls, one at a time each.
 
-    They stay, as each has a connection of its own to the JVM, and making one takes milliseconds. One whose question has
-    no answer is not used for others, nor waited for at the end of the process.
+    They are kept, because each has its own connection to the JVM, and opening one takes milliseconds. A thread whose
+    call has no answer is not reused, and the end of the process doesn't wait for it.
     """
 
     _idle: list[SimpleQueue[tuple[Callable[[], Any], Future[Any]]]] = field(factory=list, init=False)
 
     def answer(self, question: Callable[[], A], seconds: float) -> A:
-        """Ask ``question()``.
+        """Return the result of ``question()``.
 
         Raises:
-            TimeoutError: nothing, so far.
+            TimeoutError: there is no answer yet.
         """
         future: Future[A] = Future()
         try:
@@ -48,7 +48,7 @@ class AskingThreads:
         return future.result(seconds)
 
     def forget(self) -> None:
-        """Ask none of the threads that there are: they stay behind in the process that this one was forked from."""
+        """Abandon all threads: after a fork, they exist only in the parent process."""
         self._idle.clear()
 
     def _run(self, questions: SimpleQueue[tuple[Callable[[], Any], Future[Any]]]) -> None:
@@ -66,36 +66,36 @@ os.register_at_fork(after_in_child=_threads.forget)
 
 
 def answer_within(question: Callable[[], A], seconds: float) -> A:
-    """Ask ``question()`` on a thread that may go on waiting.
+    """Return the result of ``question()``, run on a thread that may continue to wait after the time limit.
 
     Raises:
-        TimeoutError: nothing, so far.
+        TimeoutError: there is no answer yet.
     """
     return _threads.answer(question, seconds)
 
 
 class Life(Enum):
-    """What is known of the JVM or server behind a session."""
+    """The known condition of the JVM or server of a session."""
 
     ALIVE = "alive"
     GONE = "gone"
     SILENT = "silent"
-    """It has not answered in time, and may yet."""
+    """It has not answered in time, but it may still answer."""
 
 
 def life_of(session: SparkSession, seconds: float = ALIVE_WITHIN_SECONDS) -> Life:
-    """Ask for what only the JVM or server itself can answer, and only while its context is not stopped."""
+    """Check a session by a call that only the JVM or server can answer, and only if its context is not stopped."""
     try:
         answer_within(lambda: parallelism(session), seconds)
     except TimeoutError:
         return Life.SILENT
-    except Exception as error:  # noqa: BLE001 - whatever else it is, there is nobody to answer
+    except Exception as error:  # noqa: BLE001 - any other error means that Spark can't answer
         return Life.SILENT if _is_out_of_files(error) else Life.GONE
     return Life.ALIVE
 
 
 def _is_out_of_files(error: BaseException | None) -> bool:
-    """Tell whether Spark could not be asked because no descriptor was free, which says nothing about Spark."""
+    """Return whether no descriptor was free for the call to Spark, which says nothing about Spark itself."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             return True

@@ -1,4 +1,4 @@
-"""Where Spark is: a master or a Connect server that was named, or what the environment says; this machine otherwise."""
+"""The place of Spark: a given master or Connect server, else the environment's setting, else this machine."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from trident_py.errors import ConfigError
 
 LOCAL = "local[*]"
 ANSWER_SECONDS_MAX = 5.0
-"""For one host to accept a connection."""
+"""Seconds for one host to accept a connection."""
 
 CONNECT_PORT = 15002
-"""What a Connect server listens on where its URL has no port."""
+"""The port of a Connect server if its URL has none."""
 
 
 @frozen(kw_only=True)
 class SparkCluster:
-    """Where the jobs of a topology run.
+    """The place where the jobs of a topology run.
 
     Attributes:
         master: as ``spark://host:7077``, ``k8s://https://host:443``, ``yarn`` or ``local[4]``.
         remote: a Spark Connect server, as ``sc://host:15002``; then there is no master.
-        driver_host: an address of this machine that executors reach; None: Spark's own choice.
+        driver_host: an address of this machine that executors can reach; None: Spark chooses.
     """
 
     master: str = LOCAL
@@ -40,10 +40,10 @@ class SparkCluster:
     def found(
         cls, master: str | None = None, remote: str | None = None, driver_host: str | None = None
     ) -> SparkCluster:
-        """Return what was given, or else what Spark itself would go by: environment, then ``spark-defaults.conf``.
+        """Return the given cluster, or else Spark's own setting: the environment, then ``spark-defaults.conf``.
 
         Raises:
-            ConfigError: master and remote were given.
+            ConfigError: both master and remote were given.
         """
         if master and remote:
             raise ConfigError(f"a topology runs on a master or a Connect server, not on {master} and {remote}")
@@ -54,7 +54,7 @@ class SparkCluster:
 
     @property
     def url(self) -> str:
-        """The master or server, as it was named."""
+        """The master or server, as the user wrote it."""
         return self.remote or self.master
 
     @property
@@ -63,10 +63,10 @@ class SparkCluster:
         return self.remote is None and self.master.partition("[")[0] == "local"
 
     def ensure_there(self) -> None:
-        """Return if somebody answers there, or nobody can tell: YARN is known to Hadoop's files only.
+        """Return if the cluster answers, or if only Spark can tell: YARN is configured in Hadoop's files.
 
         Raises:
-            ConfigError: nobody does; Spark itself would try for minutes.
+            ConfigError: no host answers; Spark itself would try for minutes.
         """
         causes = []
         for host, port in self._places():
@@ -83,7 +83,7 @@ class SparkCluster:
             )
 
     def settings(self) -> Mapping[str, Any]:
-        """Return what of Spark's settings goes with the place, and is not the user's own choice."""
+        """Return the Spark settings that the cluster requires, unlike those that the user chooses."""
         if self.is_local:
             return {
                 "spark.driver.memory": "1g",
@@ -100,7 +100,7 @@ class SparkCluster:
         return {}
 
     def _places(self) -> Iterator[tuple[str, int]]:
-        """Give the hosts that may answer: a standalone cluster can have several masters."""
+        """Yield the hosts that may answer: a standalone cluster can have several masters."""
         try:
             if self.remote is not None:
                 yield _place(self.remote, CONNECT_PORT)
@@ -121,7 +121,7 @@ def _place(url: str, default_port: int) -> tuple[str, int]:
 
 
 def _defaults() -> dict[str, str]:
-    """Return what ``spark-defaults.conf`` says, where Spark looks for it: a name and a value a line."""
+    """Return the settings of ``spark-defaults.conf``, at Spark's own place: a name and a value on each line."""
     home = os.environ.get("SPARK_HOME")
     directory = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else "")
     file = Path(directory) / "spark-defaults.conf"

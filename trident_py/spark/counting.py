@@ -1,4 +1,7 @@
-"""What the tasks of a job count, collected beside its rows; only for branches that have used a counter."""
+"""Stages in Spark jobs: they settle their worker, report failures, and collect counts of user functions.
+
+Counts are collected only for branches that have used a counter.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ from trident_py.worker.failures import Classify, Stage, TaskFailed, by_user_code
 
 @frozen
 class Settling:
-    """A stage behind which its worker is settled."""
+    """A stage that settles its worker at the end."""
 
     stage: Stage
 
@@ -49,11 +52,11 @@ class Settling:
 
 
 def settle() -> None:
-    """Make this process a good worker; only the first call does anything.
+    """Prepare this process to be a good worker; only the first call has an effect.
 
-    A worker collects garbage behind each task, and goes through everything that it has imported for that: 17 ms of CPU,
-    two thirds of what a small task costs it. So what is there now is frozen. And a worker that Spark ends, as it was
-    idle for a minute, finds its Unix socket closed and prints where: it ends without a word instead.
+    A worker collects garbage after each task, and traverses everything that it has imported: 17 ms of CPU, two thirds
+    of the cost of a small task. So the present objects are frozen. A worker that Spark ends after an idle minute finds
+    its Unix socket closed and prints a traceback. With this it ends silently.
     """
     if gc.get_freeze_count():
         return
@@ -66,8 +69,8 @@ def settle() -> None:
 
 
 def _end_quietly(_: int, frame: FrameType | None) -> None:
-    # Whatever else writes into a closed pipe gets its BrokenPipeError, as if nobody had handled the signal: all that a
-    # task does is called by PySpark's worker, and only what ends the process by its daemon.
+    # Code of a task that writes into a closed pipe must get its BrokenPipeError, as without this handler.
+    # PySpark's worker calls all code of a task; its daemon calls only the end of the process.
     while frame and PurePath(frame.f_code.co_filename).parent.name != "pyspark":
         frame = frame.f_back
     if frame and PurePath(frame.f_code.co_filename).name == "daemon.py":
@@ -84,10 +87,10 @@ _DROPS_EMPTY_STAGES = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmpty
 
 @define
 class CountingJob:
-    """What is counted while a job is built and run.
+    """The counts of a job, from its construction to its end.
 
     Attributes:
-        is_listening: whether tasks may count; otherwise the job ends if one does.
+        is_listening: whether tasks may count; otherwise the job fails if one does.
     """
 
     is_listening: bool
@@ -95,19 +98,19 @@ class CountingJob:
     _observations: list[Observation] = field(factory=list, init=False)
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """Return the rows of a frame that tell what was counted, without the last of each task, that does."""
+        """Observe the counts in a frame; return its rows without the last row of each task, which has the counts."""
         observation = Observation()
         self._observations.append(observation)
         seen = frame.observe(observation, F.collect_list(COUNTS).alias("reports"))
         return seen.where(F.col(COUNTS).isNull()).drop(COUNTS)
 
     def heard(self) -> dict[tuple[int | None, str], NodeCounts]:
-        """Return what was counted, by transaction and node; called when the job has returned.
+        """Return the counts by transaction and node; call it when the job has returned.
 
-        Of a node that was run twice, the run counts of which more tasks tell: Spark may have cut the other one short.
+        If a node ran twice, the run reported by more tasks counts, because Spark may have stopped the other one early.
 
         Raises:
-            RuntimeError: Spark doesn't tell what was counted.
+            RuntimeError: Spark doesn't return the counts.
         """
         found = {key: NodeCounts(by_name) for key, by_name in self._scope.counts.items()}
         for observation in self._observations:
@@ -119,17 +122,17 @@ class CountingJob:
 
 
 def observed(observation: Observation) -> dict[str, Any] | None:
-    """Return what was observed, asked for after the job; None: the optimiser found that nothing of it was needed.
+    """Return the observed metrics, after the job; None if the optimiser removed the observed part.
 
     Raises:
-        RuntimeError: Spark doesn't tell.
+        RuntimeError: Spark doesn't answer.
     """
     try:
         return dict(answer_within(lambda: observation.get, OBSERVED_WITHIN_SECONDS))
     except (PySparkException, Py4JJavaError):
         return None
     except TimeoutError as error:
-        raise RuntimeError("Spark doesn't tell what the tasks of a job have counted") from error
+        raise RuntimeError("Spark doesn't return the counts of the tasks of a job") from error
 
 
 _job: ContextVar[CountingJob | None] = ContextVar("trident_counting_job", default=None)
@@ -137,7 +140,7 @@ _job: ContextVar[CountingJob | None] = ContextVar("trident_counting_job", defaul
 
 @contextmanager
 def counting_job(*, is_listening: bool) -> Iterator[CountingJob]:
-    """Let user functions count in a job for transactions, which the block builds and runs on this thread."""
+    """Let user functions count for transactions in a job that the block builds and runs on this thread."""
     job = CountingJob(is_listening)
     token = _job.set(job)
     try:
@@ -154,9 +157,9 @@ def mapped(
     classify: Classify = by_user_code,
     profile: ResourceProfile | None = None,
 ) -> DataFrame:
-    """Return ``frame.mapInArrow`` for a stage of ours, which tells what it fails of, and what its functions count.
+    """Apply a stage by ``frame.mapInArrow``; it reports its failure, and the counts of its functions.
 
-    ``profile`` is what its tasks need.
+    ``profile`` has the resources of its tasks.
     """
     job = _job.get()
     if job is None:
@@ -169,12 +172,12 @@ def mapped(
 
 
 def nullable(schema: StructType) -> list[StructField]:
-    """Return the fields of ``schema``, where each may be null, as in a row that only tells something."""
+    """Return the fields of ``schema`` as nullable, as in a row that only holds a report."""
     return [StructField(each.name, each.dataType, True, each.metadata) for each in schema.fields]
 
 
 def listen_to_empty_stages(session: SparkSession) -> None:
-    """Have Spark keep a stage in its plan that gave no rows: what it tells got lost with it."""
+    """Keep stages without rows in Spark's plan: otherwise their reports would be lost."""
     rules = [rule for rule in (session.conf.get(_EXCLUDED_RULES, "") or "").split(",") if rule]
     if _DROPS_EMPTY_STAGES not in rules:
         session.conf.set(_EXCLUDED_RULES, ",".join([*rules, _DROPS_EMPTY_STAGES]))
@@ -182,24 +185,24 @@ def listen_to_empty_stages(session: SparkSession) -> None:
 
 @define(eq=False)
 class CountingJobs:
-    """Runs jobs whose tasks may count: one in which a counter is used for the first time is run again, and listens.
+    """Runs jobs with tasks that may count; a job that uses a counter for the first time is run again with collection.
 
-    So that nobody pays for counters who doesn't use them: to listen takes some milliseconds of each job.
+    So topologies without counters don't pay for collection, which takes some milliseconds of each job.
 
     Attributes:
-        session: in which the jobs run.
+        session: the session of the jobs.
     """
 
     session: SparkSession
     _listening: set[Hashable] = field(factory=set, init=False)
 
     def run(self, kind: Hashable, job: Callable[[CountingJob], T], *, again: bool = True) -> T:
-        """Return what ``job`` gives.
+        """Return the result of ``job``.
 
         Args:
-            kind: once a job of this kind has counted, all of them listen.
-            job: builds and runs it.
-            again: whether it may be run again at once; otherwise its attempt has to be.
+            kind: once a job of this kind has counted, counts of all such jobs are collected.
+            job: builds and runs the job.
+            again: whether it may be run again at once; otherwise its attempt must be replayed.
 
         Raises:
             TaskFailed: a task has failed; or it has counted, and may not be run again.

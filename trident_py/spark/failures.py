@@ -1,4 +1,4 @@
-"""What an exception on the driver means for the attempt in which it was raised: by where that was."""
+"""The meaning of an exception on the driver for its attempt, by the place where it was raised."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from trident_py.worker.failures import TaskFailed
 
 
 class Place(Enum):
-    """Where something was raised on the driver."""
+    """The place on the driver where an exception was raised."""
 
     SPOUT = "spout"
-    """By an emitter."""
+    """In an emitter."""
 
     JOB = "job"
-    """While a batch was processed or prepared; what a task told is a `TaskFailed`."""
+    """While a batch was processed or prepared; a failure reported by a task is a `TaskFailed`."""
 
     COMMIT = "commit"
-    """By a spout, state or sink that commits."""
+    """In the commit of a spout, state or sink."""
 
 
 Diagnose: TypeAlias = Callable[[BaseException, Place, str], Diagnosis]
-"""Judges an exception by its place; the text names the topology, the attempt and what was done."""
+"""Judges an exception by its place; the text names the topology, the attempt and the activity."""
 
 
 def diagnosed(error: BaseException, place: Place, doing: str, life: Callable[[], Life]) -> Diagnosis:
     """Judge ``error``, raised at ``place``.
 
     Args:
-        error: what was raised.
-        place: where.
-        doing: names the topology, the attempt and what was done.
-        life: asks the session.
+        error: the exception.
+        place: the place where it was raised.
+        doing: names the topology, the attempt and the activity.
+        life: checks the session.
     """
     match error:
         case TaskFailed(failure=failure):
@@ -57,13 +57,13 @@ def diagnosed(error: BaseException, place: Place, doing: str, life: Callable[[],
             return Diagnosis(spark_lost(doing, error), FailureKind.FATAL)
         case Life.SILENT:
             return Diagnosis(error, FailureKind.INTERRUPTED)
-    if isinstance(error, Py4JError):  # a lost executor or a crashed worker; what a batch is to blame for has a class
+    if isinstance(error, Py4JError):  # a lost executor or a crashed worker; failures caused by a batch have a class
         return Diagnosis(error, FailureKind.INTERRUPTED)
     return Diagnosis(_in_short(error), FailureKind.USER_CODE)
 
 
 def spark_lost(doing: str, error: BaseException | None = None) -> SparkLost:
-    """Return what is said where the session is gone."""
+    """Return the error for a lost session."""
     found = f" ({type(error).__name__})" if error else ""
     lost = SparkLost(
         f"{doing}: the Spark session is gone{found}, it was stopped or its JVM has ended; nothing was lost, "
@@ -74,9 +74,9 @@ def spark_lost(doing: str, error: BaseException | None = None) -> SparkLost:
 
 
 def _in_short(error: BaseException) -> BaseException:
-    """Return what a Python function of Spark's raised, without the frames on the way there.
+    """Return the exception of a Python function in Spark, without the frames of Spark.
 
-    Those are in the ``__cause__``.
+    The frames are in the ``__cause__``.
     """
     if not isinstance(error, PySparkException | PythonException):
         return error

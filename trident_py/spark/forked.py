@@ -1,4 +1,4 @@
-"""A session in a forked process: its JVM is that of the process it was forked from, over connections of its own."""
+"""A session in a forked process: it uses the JVM of the parent process, over its own connections."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from trident_py.spark.frames import frame_of_rows
 
 
 def forget_connections() -> None:
-    """Leave the sockets to the JVM to the process that this one was forked from, and what it holds there.
+    """Leave the connections to the JVM, and the JVM objects, to the parent process.
 
-    New ones are opened when they are needed. Sockets that two processes use mix up answers, and an object that is
-    collected in this process would be taken away from the other.
+    New connections are opened when needed. Two processes that share sockets mix up answers. And garbage collection in
+    this process would release the parent's JVM objects.
     """
     ThreadSafeFinalizer.clear_finalizers(clear_all=True)
     for client in [each for each in gc.get_objects() if isinstance(each, GatewayClient)]:
@@ -38,12 +38,12 @@ def jvm_process(session: SparkSession) -> int:
 
 @frozen
 class Batches:
-    """Frames of rows that are known beforehand, made by two or three calls to the JVM instead of thirty.
+    """Frames of known rows, made by two or three calls to the JVM instead of thirty.
 
     Attributes:
-        session: where they are made.
+        session: the session of the frames.
         schema: their fields.
-        rows: by name of the batch.
+        rows: the rows by name of the batch.
     """
 
     session: SparkSession
@@ -60,9 +60,9 @@ class Batches:
         list(frame.toLocalIterator())
 
     def frame(self, name: str, rows: Sequence[Sequence[Any]], *, fails: bool = False) -> DataFrame:
-        """Make a batch; of ``rows``, if its name is not known.
+        """Make a batch by its name; if the name is unknown, from ``rows``.
 
-        One that fails does so when it is read, as a function may.
+        A failing batch raises when it is read, as a user function may.
         """
         if rows and name not in self.rows:
             return frame_of_rows(self.session, arrow_table(rows, self.schema), self.schema)

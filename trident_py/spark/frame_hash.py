@@ -1,6 +1,6 @@
-"""The number of rows of a DataFrame and a hash of them, made by Spark while it reads them, for a fingerprint.
+"""The number of rows of a DataFrame and their hash, computed by Spark while it reads them, for a fingerprint.
 
-It doesn't depend on the order of the rows, nor on how they are cut into partitions.
+The hash depends neither on the order of the rows, nor on their partitions.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from coordinators.values.canonical import Fingerprint
 from trident_py.spark.frames import column
 
 KIND = "frame"
-"""What these hashes are known by, where hashes are compared. It has to change with the hash."""
+"""The kind of these hashes, which is compared with them. It must change with the hash."""
 
 _LOW = 0xFFFFFFFF
 
 
 def counted(schema: t.StructType, *, hashing: bool) -> list[Column]:
-    """Return what has to be observed of rows with these fields.
+    """Return the expressions to observe for rows with these fields.
 
-    Halves of the hash, as the sum of the whole overflows.
+    The hash is summed in two halves, because the sum of the whole would overflow.
     """
     rows = F.count(F.lit(1)).alias("rows")
     if not hashing:
         return [rows]
-    # Spark's hash passes over null: without the second half, (null, 1) and (1, null) would be one.
+    # Spark's hash ignores null: without the second part, (null, 1) and (1, null) would be equal.
     values = [_comparable(column(each.name), each.dataType) for each in schema.fields]
     row = F.xxhash64(*values, *(column(each.name).isNull() for each in schema.fields))
     return [
@@ -40,14 +40,14 @@ def counted(schema: t.StructType, *, hashing: bool) -> list[Column]:
 
 
 def fingerprint_of(observed: Mapping[str, Any] | None) -> Fingerprint:
-    """Return what was observed by `counted`; None: Spark found that there is no row."""
+    """Return the fingerprint from the observed values of `counted`; ``None`` means that there are no rows."""
     found = observed or {}
     total = (found.get("low") or 0) + ((found.get("high") or 0) << 32)
     return Fingerprint(found.get("rows") or 0, total % 2**64, KIND)
 
 
 def _comparable(values: Column, kind: t.DataType) -> Column:
-    """Return the same values in a type that Spark hashes: maps as their entries, in the order of the keys."""
+    """Convert the values to a type that Spark can hash: maps become their entries, in the order of the keys."""
     if not _has_map(kind):
         return values
     match kind:

@@ -19,7 +19,7 @@ from trident_py.worker.failures import Classify, Stage, by_user_code
 
 
 class DeferredScan(ABC):
-    """Rows that Spark's tasks will read: as they are, or with what is done to them in the same stage; once."""
+    """Rows that Spark's tasks will read once: unchanged, or transformed in the same stage."""
 
     @abstractmethod
     def frame(self) -> DataFrame:
@@ -27,14 +27,14 @@ class DeferredScan(ABC):
 
     @abstractmethod
     def staged(self, stage: Stage, target: StructType, resources: StageResources | None = None) -> DataFrame:
-        """Return what ``stage`` makes of them, where they are read, in tasks that have ``resources``."""
+        """Return the rows transformed by ``stage`` where they are read, in tasks with ``resources``."""
 
 
 _ANSI: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
 
 
 def has_ansi(frame: DataFrame) -> bool:
-    """Tell whether the session of ``frame`` raises where numbers overflow; asked once for each session."""
+    """Return whether the session of ``frame`` raises if numbers overflow; read once for each session."""
     session = frame.sparkSession
     if session not in _ANSI:
         _ANSI[session] = session.conf.get("spark.sql.ansi.enabled") == "true"
@@ -44,16 +44,16 @@ def has_ansi(frame: DataFrame) -> bool:
 _PLAIN = re.compile(r"[^.`]+")
 
 PLACE = "_place"
-"""The hidden column of the place that a row has in its batch, while Spark moves rows."""
+"""The hidden column for the place of a row in its batch, while Spark moves rows."""
 
 
 def place() -> Column:
-    """Return the place of each row of a frame: greater for what comes later; partitions come one after the other."""
+    """Return the place of each row of a frame: later rows have greater places; partitions follow one another."""
     return F.monotonically_increasing_id()
 
 
 def column(name: str) -> Column:
-    """Return the column of this very name, dots and all."""
+    """Return the column with exactly this name, including dots."""
     return F.col(f"`{name.replace('`', '``')}`")
 
 
@@ -66,11 +66,11 @@ def map_batches(
     *,
     classify: Classify = by_user_code,
 ) -> DataFrame:
-    """Return ``frame.mapInArrow``, also where its columns, ``names``, have dots or backquotes.
+    """Apply ``frame.mapInArrow``, even if its columns, ``names``, have dots or backquotes.
 
-    ``classify`` says what an exception of the stage means.
+    ``classify`` decides the meaning of an exception of the stage.
 
-    PySpark 4.3 looks the columns up by name there, unquoted; a stage takes them by position.
+    PySpark 4.3 looks up columns by unquoted name there; a stage reads them by position.
     """
     plain = [name if _PLAIN.fullmatch(name) else f"_column_{position}" for position, name in enumerate(names)]
     given = frame if plain == list(names) else frame.toDF(*plain)
@@ -79,9 +79,9 @@ def map_batches(
 
 
 def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """Return rows that are on the driver as a frame.
+    """Return rows on the driver as a frame.
 
-    PySpark 4.3 takes an empty chunk of a table for its end, and loses what follows without a word.
+    PySpark 4.3 takes an empty chunk of a table as its end, and silently drops all later chunks; this avoids it.
     """
     if any(batch.num_rows == 0 for batch in rows.to_batches()):
         rows = pa.Table.from_batches([batch for batch in rows.to_batches() if batch.num_rows], rows.schema)
@@ -89,7 +89,7 @@ def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> 
 
 
 def empty_frame(session: SparkSession, schema: StructType) -> DataFrame:
-    """Make a frame without rows, to let Spark analyse what is built on it."""
+    """Make a frame without rows, for Spark's analysis of the operations on it."""
     return session.createDataFrame(arrow_schema(schema).empty_table(), schema)
 
 
@@ -99,5 +99,5 @@ def rows_of_frame(frame: DataFrame) -> pa.Table:
 
 
 def kept(frame: DataFrame) -> DataFrame:
-    """Return the rows of ``frame``, read once, by one job, and kept by the executors for as long as it is used."""
+    """Return the rows of ``frame``, which one job reads once and the executors keep for as long as it is used."""
     return frame.localCheckpoint(eager=True)

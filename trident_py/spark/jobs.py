@@ -1,8 +1,8 @@
-"""Job tags: how the Spark jobs of a dead attempt are found and cancelled. The one place that touches SparkContext.
+"""Job tags: they find and cancel the Spark jobs of a dead attempt. No other module uses SparkContext.
 
-On classic Spark ``SparkSession.interruptTag`` finds only the tags that the calling thread added itself (measured on
-4.3: it returned nothing and the job ran on), so tags go through ``SparkContext`` there. Spark Connect has no
-SparkContext, and its session's own form works across threads.
+On classic Spark, ``SparkSession.interruptTag`` finds only tags that the calling thread added itself (measured on 4.3:
+it returned nothing and the job continued), so tags use ``SparkContext`` there. Spark Connect has no SparkContext, and
+its session's own method works across threads.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
 from pyspark.sql import SparkSession
 
 DESCRIPTION = "spark.job.description"
-"""The property of a thread that `SparkContext.setJobDescription` sets, and nothing reads or resets."""
+"""The thread property that `SparkContext.setJobDescription` sets; Spark has no method to read or reset it."""
 
 
 def spark_context(session: SparkSession) -> SparkContext | None:
-    """Return the context of a classic session; None where Spark Connect is behind it."""
+    """Return the context of a classic session; None for Spark Connect."""
     try:
         return session.sparkContext
     except (PySparkAttributeError, PySparkNotImplementedError):
@@ -27,14 +27,14 @@ def spark_context(session: SparkSession) -> SparkContext | None:
 
 
 def parallelism(session: SparkSession) -> int:
-    """Return how many tasks run at once; for Spark Connect, which doesn't tell, what its shuffles are set to."""
+    """Return how many tasks run at once; for Spark Connect, the number of shuffle partitions."""
     context = spark_context(session)
     return context.defaultParallelism if context else int(session.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 @contextmanager
 def tagged(session: SparkSession, tag: str, description: str) -> Iterator[None]:
-    """Give every job that this thread starts inside ``tag``, and ``description`` in Spark's UI."""
+    """Tag every job that this thread starts inside with ``tag``, and describe it in Spark's UI."""
     target = spark_context(session)
     if target is None:
         session.addTag(tag)
@@ -52,7 +52,7 @@ def tagged(session: SparkSession, tag: str, description: str) -> Iterator[None]:
 
 @contextmanager
 def described(session: SparkSession, description: str) -> Iterator[None]:
-    """Have Spark's UI say ``description`` of every job that this thread starts inside; Spark Connect can't."""
+    """Set ``description`` in Spark's UI for every job that this thread starts inside; no effect on Spark Connect."""
     target = spark_context(session)
     if target is None:
         yield
@@ -66,7 +66,7 @@ def described(session: SparkSession, description: str) -> Iterator[None]:
 
 
 def stages(session: SparkSession) -> dict[str, str]:
-    """Return what Spark is working on in this application, a sentence for each stage; none over Spark Connect."""
+    """Return the active stages of this application, a sentence for each; empty for Spark Connect."""
     context = spark_context(session)
     if context is None:
         return {}
@@ -83,7 +83,7 @@ def stages(session: SparkSession) -> dict[str, str]:
 
 
 def cancel(session: SparkSession, tag: str) -> None:
-    """Cancel the running jobs with ``tag``. Their Python workers may go on for seconds: no fence, only thrift."""
+    """Cancel the running jobs with ``tag``. Their Python workers may continue for seconds: this is no fence."""
     context = spark_context(session)
     if context is None:
         session.interruptTag(tag)

@@ -1,4 +1,4 @@
-"""What the Python workers of a session are: asked by one tiny task, before anything is emitted."""
+"""The check of a session's Python workers: one tiny task, before anything is emitted."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from trident_py.spark.jobs import described, spark_context
 
 NEEDED = ("trident_py", "pyarrow", "pandas")
 _good: set[tuple[str, Sequence[str]]] = set()
-"""Spark's ids of the applications whose workers will do, and for which modules."""
+"""Spark's ids of the applications with suitable workers, and the checked modules."""
 
 
 def ensure_workers(session: SparkSession, topology: str, code: Sequence[str] = ()) -> None:
-    """Return if the session's Python workers can run what a topology needs; asks once for each Spark application.
+    """Return if the session's Python workers can run a topology; checks each Spark application once.
 
     Args:
-        session: whose workers are asked.
-        topology: named in the error.
-        code: modules that were shipped to them; what these import has to be there, too.
+        session: the session of the workers.
+        topology: the topology to name in the error.
+        code: modules that were shipped to the workers; the modules that they import must exist too.
 
     Raises:
-        ConfigError: they can't; says which Python they run and what it lacks.
+        ConfigError: the workers can't; the message says which Python they run and what it lacks.
     """
     context = spark_context(session)
     if context is not None and (context.applicationId, code) in _good:
         return
-    looked = udf(_looking(code), "array<string>", useArrow=False)()  # an Arrow function needs what may be missing
+    looked = udf(
+        _looking(code), "array<string>", useArrow=False
+    )()  # an Arrow function needs the libraries that may be missing
     try:
         with described(session, f"{topology}: what the Python workers have"):
             [[[python, version, missing]]] = session.range(0, 1, 1, 1).select(looked).collect()
@@ -48,7 +50,7 @@ def ensure_workers(session: SparkSession, topology: str, code: Sequence[str] = (
 def _looking(code: Sequence[str]) -> Callable[[], list[str]]:
     needed = NEEDED
 
-    # Made in here, it travels as code: a worker that can't import our package can still tell so.
+    # A nested function is pickled as code: a worker that can't import our package can still report it.
     def look() -> list[str]:
         missing = [name for name in needed if importlib.util.find_spec(name) is None]
         for name in code:

@@ -1,4 +1,4 @@
-"""What the tasks of a stage need, as Spark's resource profiles say it."""
+"""The resources of the tasks of a stage, as a Spark resource profile."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 @frozen(kw_only=True)
 class StageResources:
-    """What each task of a stage needs, or each executor that runs it.
+    """The resources of each task of a stage, or of each executor that runs it.
 
     Attributes:
-        cpus: cores of a task; None: ``spark.task.cpus``.
-        memory: of an executor, as ``"4g"``; None: ``spark.executor.memory``.
-        gpus: of a task; less than 1 where tasks share one. None: none.
+        cpus: the cores of a task; None: ``spark.task.cpus``.
+        memory: the memory of an executor, as ``"4g"``; None: ``spark.executor.memory``.
+        gpus: the GPUs of a task; less than 1 if tasks share one. None: no GPU.
     """
 
     cpus: int | None = None
@@ -39,12 +39,12 @@ class StageResources:
     )
 
     def profile(self, session: SparkSession) -> ResourceProfile | None:
-        """Return the profile, the same for each batch: for another one, Spark starts other executors.
+        """Return the profile, the same one for each batch: for a different profile, Spark starts other executors.
 
         None in local mode.
 
         Raises:
-            TopologyError: Spark can't give that as it is configured.
+            TopologyError: Spark's configuration can't provide the resources.
         """
         if str(session.conf.get("spark.master", "")).split("[")[0] == "local":
             _say_local()

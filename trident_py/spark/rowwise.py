@@ -1,4 +1,4 @@
-"""What only Spark can tell of a condition: whether it depends on the row alone."""
+"""A question that only Spark can answer: whether a condition depends on the row alone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NODE = re.compile(r"[\s:+-]*(?:\*\(\d+\) )?(\w+)")
 
 
 def is_rowwise(session: SparkSession, condition: Column | str, fields: StructType) -> bool:
-    """Tell whether a row of ``fields`` is kept for what is in it alone, whatever others there are, and always alike.
+    """Return whether a condition depends only on the values of a row of ``fields``, and is deterministic.
 
-    Spark's own optimiser judges: it takes a filter through a union only where that is so. Spark shows its plan as text
-    alone, so its words are read. Where they are others, in another release, the answer is no: then transactions run in
-    jobs of their own, which is slower and as right. It is no as well for what Spark can't tell: what Python functions
-    and subqueries look at, and functions that were registered in another session.
+    Spark's own optimiser decides: it pushes a filter through a union only in this case. Spark shows its plan only as
+    text, so the text is parsed. If another release words it differently, the answer is False. Then transactions run in
+    separate jobs, which is slower and just as correct. The answer is also False if Spark can't know: for Python
+    functions, subqueries, and functions that were registered in another session.
     """
     rows = session.range(1).mapInArrow(_unseen, fields)
     view = f"_trident_{uuid4().hex}"
@@ -42,4 +42,4 @@ def _node(line: str) -> str:
 
 
 def _unseen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches  # never run; but the optimiser can't know what it gives
+    return batches  # never run; but the optimiser can't know its output

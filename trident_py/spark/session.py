@@ -1,4 +1,4 @@
-"""The session a topology runs in: a new one of the user's, or one that we build and stop again."""
+"""The Spark session of a topology: made in the user's application or built here, watched, and supplied with code."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _starting = threading.local()
 
 @contextmanager
 def jvm_shielded() -> Iterator[None]:
-    """Have a JVM that is started inside ignore SIGTERM, and keep this process's own handler of SIGINT.
+    """Make a JVM that is started inside ignore SIGTERM, and keep this process's own handler of SIGINT.
 
-    PySpark starts the JVM so that it ignores SIGINT. Without this, SIGTERM to all processes would end Spark before the
-    driver has committed what is under way. The JVM ends when its standard input does, with this process; if Ctrl-C
-    interrupts its start it might not, so it is killed then. PySpark's own handler of SIGINT asks the JVM in the middle
-    of whatever else is asked of it.
+    PySpark starts the JVM so that it ignores SIGINT. Without this function, SIGTERM to all processes would end Spark
+    before the driver has committed the batches in flight. The JVM ends when its standard input is closed, with this
+    process. If Ctrl-C interrupts its start, it might not end, so it is killed then. PySpark's own handler of SIGINT
+    calls the JVM in the middle of any other call.
     """
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT) if is_main else None
@@ -66,11 +66,11 @@ def jvm_shielded() -> Iterator[None]:
 
 def _kill(pid: int) -> None:
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)  # our child, which was not waited for, so no other process has its number
+        os.kill(pid, signal.SIGKILL)  # our child, which was not reaped, so no other process has its id
 
 
 def _ignore_in_child() -> None:
-    """Ignore SIGTERM in a process that is forked to start a JVM, which keeps that when it is executed."""
+    """Ignore SIGTERM in a process forked to start a JVM, which inherits this when it is executed."""
     if (pids := getattr(_starting, "pids", -1)) != -1:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.write(pids, b"%d " % os.getpid())
@@ -80,29 +80,29 @@ os.register_at_fork(after_in_child=_ignore_in_child)
 
 
 DEFAULT_SHUFFLE_PARTITIONS = "200"
-"""What Spark sets where nobody did: far too many for one batch."""
+"""Spark's default if the user set nothing: far too many for one batch."""
 
 QUICK: Mapping[str, str] = {
-    # Where in Python an expression was made: to note that is a quarter of what making a small job's frame costs.
+    # Recording where in Python an expression was made is a quarter of the cost of a small job's frame.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Over TCP the JVM and Python wait for each other's acknowledgements: of 110 ms a small job's 40.
+    # Over TCP the JVM and Python wait for each other's acknowledgements: 40 of the 110 ms of a small job.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
 }
-"""What makes small jobs faster, and can only be set where a session is built."""
+"""Settings that make small jobs faster, and can only be set when a session is built."""
 
 
 @contextmanager
 def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
-    """Give a session of its own for topology ``name``, of ``spark`` or of the active one, or one that is built.
+    """Yield a new session for topology ``name``: in the application of ``spark`` or the active session, or built.
 
-    Over Spark Connect it is that session itself: PySpark 4.3 takes what another session has checkpointed for a frame of
-    the active session, and doesn't find it there.
+    For Spark Connect it is that session itself: PySpark 4.3 looks for checkpoints of another session in the active
+    session, and doesn't find them there.
 
-    What is built here serves all topologies of the process, and is stopped with the last of them; what is not is never
-    stopped. Python workers run the interpreter that runs this, unless ``PYSPARK_PYTHON`` says otherwise.
+    A session built here serves all topologies of the process, and is stopped with the last of them; other sessions are
+    never stopped. Python workers run the interpreter of this process, unless ``PYSPARK_PYTHON`` names another.
 
     Raises:
-        ConfigError: nobody answers where Spark should be, by the environment and ``spark-defaults.conf``.
+        ConfigError: Spark doesn't answer at the place named by the environment or ``spark-defaults.conf``.
     """
     with _BUILT.lock:
         root = spark or SparkSession.getActiveSession() or _build(name, SparkCluster.found())
@@ -128,7 +128,7 @@ def session_on(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
     """Build a session on ``cluster`` for topology ``name``, and stop it.
 
     Raises:
-        ConfigError: nobody answers there.
+        ConfigError: the cluster doesn't answer.
     """
     session = _build(name, cluster)
     try:
@@ -139,9 +139,9 @@ def session_on(cluster: SparkCluster, name: str) -> Iterator[SparkSession]:
 
 @contextmanager
 def beside(session: SparkSession) -> Iterator[SparkSession]:
-    """Give a new session beside ``session``, of the same application.
+    """Yield a new session of the same application as ``session``.
 
-    One of Spark Connect has a connection of its own, which would keep the process from ending: it is closed.
+    A new session of Spark Connect has a separate connection, which would keep the process from ending, so it is closed.
     """
     new = session.newSession()
     try:
@@ -153,12 +153,13 @@ def beside(session: SparkSession) -> Iterator[SparkSession]:
 
 @define(eq=False)
 class _Built:
-    """The sessions that were built here.
+    """The sessions built in this process.
 
     Attributes:
-        lock: held while one is built or stopped, so that no topology takes one that is about to end.
-        application: Spark's id of the application that was built last; empty before the first.
-        users: how many topologies run in it, by Spark's id of the application; "" is for those not built here.
+        lock: held while one is built or stopped, so that no topology gets one that is about to end.
+        application: Spark's id of the application built last; empty before the first.
+        users: the number of topologies that use it, by Spark's id of the application; "" for applications not built
+            here.
         remote: the session of Spark Connect that was built here.
     """
 
@@ -171,7 +172,7 @@ class _Built:
 _BUILT = _Built()
 _BUILDER = "spark.trident.builder"
 _CONNECTED = "Spark Connect"
-"""Stands for the id of an application, which a Connect server doesn't tell."""
+"""Used as the application id for a Connect server, which doesn't report one."""
 
 
 _CONNECT_NEEDS = ("grpc", "grpc_status", "zstandard")
@@ -185,16 +186,16 @@ def _built_application(session: SparkSession) -> str:
 
 
 def session_if_any() -> SparkSession | None:
-    """Return the active session, where there is one."""
+    """Return the active session, or None."""
     return SparkSession.getActiveSession()
 
 
 def ensure_session_possible(spark: SparkSession | None, cluster: SparkCluster | None = None) -> None:
-    """Return if there is a session to run in, or one can be built; asked before anything is started.
+    """Return if a session exists or can be built; called before anything is started.
 
     Raises:
-        ConfigError: there is no Java that Spark runs on, which PySpark itself tells nobody; or what Spark Connect needs
-            is not installed.
+        ConfigError: there is no suitable Java, which PySpark itself doesn't report; or a package for Spark Connect is
+            not installed.
     """
     if spark is not None or SparkSession.getActiveSession() is not None:
         return
@@ -213,7 +214,7 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
     if cluster.is_local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it warns of the host's name, whatever it is
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise it warns about any host name
     build = uuid4().hex
     builder = (
         SparkSession.Builder()
@@ -223,13 +224,13 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config(map=dict(QUICK))
         .config(_BUILDER, build)
-        .config("spark.task.reaper.enabled", "true")  # a cancelled task's Python worker goes on otherwise
+        .config("spark.task.reaper.enabled", "true")  # otherwise a cancelled task's Python worker continues
     )
     with jvm_shielded():
         session = builder.getOrCreate()
     context = spark_context(session)
-    # Spark may have found a session of the user's instead of building one: the active one is by thread. Only the value
-    # of the setting tells them apart: each later session of the process inherits the settings of the first.
+    # Spark may have found a user's session instead of building one, because the active one is set by thread. Only the
+    # value of the setting distinguishes them: each later session of the process inherits the settings of the first.
     if context and context.getConf().get(_BUILDER) == build:
         _BUILT.application = context.applicationId
     if cluster.is_local and context and _built_application(session) and not log.isEnabledFor(logging.INFO):
@@ -238,7 +239,7 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
 
 
 def _tasks_at_once(session: SparkSession) -> int:
-    """Return how many tasks run at once; Spark Connect is asked into how many parts it would cut a range."""
+    """Return how many tasks run at once; for Spark Connect, the number of partitions of a range."""
     if spark_context(session) is not None:
         return parallelism(session)
     [[last]] = session.range(10_000).select(spark_partition_id().alias("part")).agg(max_("part")).collect()
@@ -250,7 +251,7 @@ PROBE_SECONDS = 2.0
 
 @contextmanager
 def watched(session: SparkSession, name: str, lost: Callable[[BaseException], object]) -> Iterator[None]:
-    """Ask the session for a sign of life every few seconds; ``lost`` is told when it is gone."""
+    """Check every few seconds that the session is alive; call ``lost`` when it is gone."""
     over = threading.Event()
 
     def watch() -> None:
@@ -267,9 +268,9 @@ def watched(session: SparkSession, name: str, lost: Callable[[BaseException], ob
 
 
 def ship(code: Path | Collection[Path], *sessions: SparkSession) -> tuple[str, ...]:
-    """Have these sessions' workers import ``code``: Python files, archives, or directories of packages.
+    """Add ``code`` to the imports of these sessions' workers: Python files, archives, or directories of packages.
 
-    Returns the names of the modules that these are; what is in archives isn't known.
+    Return the names of these modules, except those in archives, which are unknown.
     """
     files = [code] if isinstance(code, Path) else code
     with TemporaryDirectory(prefix="trident-code-") as directory:

@@ -16,7 +16,7 @@ S = TypeVar("S", bound=RowStream)
 
 @frozen
 class _Chain(Generic[S]):
-    """The aggregators so far, and the stream to aggregate."""
+    """The aggregators added so far, and the stream to aggregate."""
 
     _stream: S
     _aggregation: Aggregation
@@ -38,40 +38,41 @@ class _Chain(Generic[S]):
 
 @frozen
 class ChainedFullAggregatorDeclarer(_Chain[S]):
-    """A chain of `aggregate`: results for the batch, or for each group of it (Storm H2)."""
+    """A chain of `aggregate`: results for the batch, or for each group of it."""
 
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> ChainedFullAggregatorDeclarer[S]:
-        """Add one more aggregator; the arguments are those of `Stream.aggregate`.
+        """Add an aggregator; the arguments are those of `Stream.aggregate`.
 
-        Combiners alone are combined by partition first; with any other kind among them, each sees all rows of a group.
+        If all aggregators are combiners, they are combined by partition first. If there is any other kind, each
+        aggregator sees all rows of a group.
 
         Raises:
-            TopologyError: it can't aggregate these fields, or another one gives a field of the same name.
+            TopologyError: it can't aggregate these fields, or another aggregator has an output field of the same name.
         """
         return ChainedFullAggregatorDeclarer(self._stream, self._longer(Scope.BATCH, aggregator, out, in_fields))
 
     def chain_end(self) -> S:
-        """End the chain: the group fields, then what the aggregators give, one behind the other (Storm H3).
+        """End the chain: the result has the group fields, then the results of the aggregators, in order.
 
-        Where an `Aggregator` emits several rows, each goes with each of the others'; where it emits none, there is no
-        row.
+        If `Aggregator` objects emit several rows, the result has every combination of them. If one of them emits no
+        row, the result has no row.
         """
         return self._ended()
 
 
 @frozen
 class ChainedPartitionAggregatorDeclarer(_Chain[S]):
-    """A chain of `partition_aggregate`: results for each partition of the batch (Storm H1)."""
+    """A chain of `partition_aggregate`: results for each partition of the batch."""
 
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> ChainedPartitionAggregatorDeclarer[S]:
-        """Add one more aggregator; the arguments are those of `Stream.aggregate`.
+        """Add an aggregator; the arguments are those of `Stream.aggregate`.
 
         Raises:
-            TopologyError: it can't aggregate these fields, or another one gives a field of the same name.
+            TopologyError: it can't aggregate these fields, or another aggregator has an output field of the same name.
         """
         return ChainedPartitionAggregatorDeclarer(
             self._stream, self._longer(Scope.PARTITION, aggregator, out, in_fields)
@@ -84,22 +85,22 @@ class ChainedPartitionAggregatorDeclarer(_Chain[S]):
 
 @frozen
 class ChainedAggregatorDeclarer(_Chain[S]):
-    """The beginning of a chain; the first aggregator says whether it is by batch or by partition (Storm H4)."""
+    """The beginning of a chain; the first aggregator decides whether it is for the batch or for each partition."""
 
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> ChainedFullAggregatorDeclarer[S]:
-        """Begin with the first aggregator; the arguments are those of `Stream.aggregate`."""
+        """Add the first aggregator; the arguments are those of `Stream.aggregate`."""
         return ChainedFullAggregatorDeclarer(self._stream, self._aggregation).aggregate(aggregator, out, in_fields)
 
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> ChainedPartitionAggregatorDeclarer[S]:
-        """Begin with the first aggregator; the arguments are those of `Stream.aggregate`."""
+        """Add the first aggregator; the arguments are those of `Stream.aggregate`."""
         begun = ChainedPartitionAggregatorDeclarer(self._stream, self._aggregation)
         return begun.partition_aggregate(aggregator, out, in_fields)
 
 
 def chained(stream: S, keys: tuple[str, ...]) -> ChainedAggregatorDeclarer[S]:
-    """Begin a chain without aggregators."""
+    """Begin an empty chain."""
     return ChainedAggregatorDeclarer(stream, Aggregation(title="chained_agg()", keys=keys, calls=()))

@@ -1,4 +1,4 @@
-"""What streams do row by row, and which partition their rows are in."""
+"""The operations of streams on single rows, and those that change the partitions of rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[\w.-]+")
 
 @frozen(repr=False)
 class RowStream:
-    """Rows with named fields, batch by batch: the part of a `Stream` that gives streams of the same kind."""
+    """Rows with named fields, batch by batch: the part of `Stream` whose operations return the same kind of stream."""
 
     _graph: Graph = field(repr=False)
     _node: Node = field(repr=False)
@@ -51,7 +51,7 @@ class RowStream:
 
     @property
     def schema(self) -> StructType | None:
-        """The fields; None behind a `transform` without ``schema=``, until the topology is started."""
+        """The fields; None after a `transform` without ``schema=``, until the topology is started."""
         return self._node.schema
 
     # --- row by row ---------------------------------------------------------------------------------------------------
@@ -62,12 +62,12 @@ class RowStream:
         operation: Function | Filter,
         out_schema: str | StructType | None = None,
     ) -> Self:
-        """Append the fields that a `Function` emits, or keep the rows that a `Filter` wants: Trident's ``each``.
+        """Append the fields that a `Function` emits, or keep the rows that a `Filter` accepts: Trident's ``each``.
 
         Args:
-            in_fields: what the operation sees of a row: a name or several.
+            in_fields: the fields that the operation receives: a name or several.
             operation: runs in Spark tasks.
-            out_schema: the fields that a `Function` emits; none for a `Filter`.
+            out_schema: the fields that a `Function` emits; leave it out for a `Filter`.
         """
         with self._declaring("each", operation) as title:
             names = names_of(in_fields)
@@ -81,21 +81,21 @@ class RowStream:
             raise TopologyError(f"each takes an instance of Function or Filter, not {shown(operation)}")
 
     def map(self, fn: Callable[[Row], Sequence[Any]], schema: str | StructType) -> Self:
-        """Make one row of each row: ``fn`` gives a tuple, list or Row with the values of ``schema``."""
+        """Map each row to one row: ``fn`` returns a tuple, list or Row with the values of ``schema``."""
         with self._declaring("map", fn) as title:
             return self._next(map_rows(title, fn, schema))
 
     def flat_map(self, fn: Callable[[Row], Any], schema: str | StructType) -> Self:
-        """Make any number of rows of each row: ``fn`` gives an iterable of tuples, lists or Rows."""
+        """Map each row to any number of rows: ``fn`` returns an iterable of tuples, lists or Rows."""
         with self._declaring("flat_map", fn) as title:
             return self._next(flat_map_rows(title, fn, schema))
 
     def filter(self, condition: Filter | Callable[[Row], object] | Column | str) -> Self:
-        """Keep the rows for which ``condition`` holds.
+        """Keep the rows for which ``condition`` is true.
 
-        A ``Column`` or a SQL string is evaluated by Spark itself; a function gets a Row, a `Filter` its fields. Classic
-        PySpark makes a ``Column`` only where a session is there already; a SQL string such as ``"length(word) > 3"``
-        needs none.
+        Spark itself evaluates a ``Column`` or a SQL string; a function receives a Row, and a `Filter` its fields.
+        Classic PySpark can make a ``Column`` only if a session exists already; a SQL string such as ``"length(word) >
+        3"`` needs no session.
         """
         with self._declaring("filter", condition) as title:
             if isinstance(condition, Column | str):
@@ -104,7 +104,7 @@ class RowStream:
             return self._next(filter_rows(title, condition, names_of(names)))
 
     def peek(self, fn: Callable[[Row], object]) -> Self:
-        """Show every row to ``fn``, in Spark tasks; again when a batch is replayed."""
+        """Call ``fn`` with every row, in Spark tasks; again when a batch is replayed."""
         with self._declaring("peek", fn) as title:
             return self._next(peek_rows(title, fn))
 
@@ -114,45 +114,45 @@ class RowStream:
             return self._next(project_rows(title, names_of(fields)))
 
     def transform(self, fn: Callable[[DataFrame], DataFrame], schema: str | StructType | None = None) -> Self:
-        """Apply a function of DataFrames: whatever Spark SQL does natively, within one batch.
+        """Apply a function of DataFrames within one batch: any native operation of Spark SQL.
 
         Args:
-            fn: called for every attempt, and once at the start with an empty frame; runs no action.
-            schema: the fields of what it returns; None: Spark is asked at the start.
+            fn: called for every attempt, and once at the start with an empty frame; it must not run an action.
+            schema: the fields of its result; None: Spark derives them at the start.
         """
         with self._declaring("transform", fn) as title:
             return self._next(transformed(title, fn, schema))
 
     def sql(self, query: str, schema: str | StructType | None = None) -> Self:
-        """Make a query in Spark's SQL over each batch, which is its table ``stream``: ``"SELECT word FROM stream"``.
+        """Run a Spark SQL query on each batch, which is the table ``stream``: ``"SELECT word FROM stream"``.
 
-        It sees the rows of one transaction, whatever else is under way, and may aggregate, join ``stream`` with itself,
-        and use the tables of the session's catalog. It has to give the same rows in a replay: no ``rand()``, and no
-        ``LIMIT`` without ``ORDER BY``.
+        The query sees the rows of one transaction only, even if other batches run. It may aggregate, join ``stream``
+        with itself, and use the tables of the session's catalog. It must return the same rows in a replay: no
+        ``rand()``, and no ``LIMIT`` without ``ORDER BY``.
 
         Args:
-            query: one query. What is wrong in it is said at the start, before anything is emitted.
-            schema: the fields that it gives; None: Spark is asked at the start.
+            query: one query. Errors in it are raised at the start, before anything is emitted.
+            schema: the fields of its result; None: Spark derives them at the start.
         """
         with self._graph.declaring(f"sql({clipped(query)})") as title:
             return self._next(sql_query(title, query, schema))
 
     def sample(self, fraction: float, seed: int) -> Self:
-        """Keep about ``fraction`` of the rows of each batch; the same ones in each replay, however it is partitioned.
+        """Keep about ``fraction`` of the rows of each batch: the same rows in each replay, for any partitioning.
 
-        Which ones follows from the seed, the transaction and the values of a row; equal rows are kept or dropped one by
-        one. For that the rows are shuffled: those of a partition stay in order, `partition_by` and its like belong
-        behind it.
+        The choice depends on the seed, the transaction and the values of a row; equal rows are kept or dropped one by
+        one. The rows are shuffled for this: rows of a partition stay in order, but call `partition_by` and the like
+        after it.
 
         Args:
             fraction: from 0 to 1.
-            seed: another one keeps other rows.
+            seed: a different seed keeps different rows.
         """
         with self._declaring("sample", fraction, seed) as title:
             return self._next(sample_of(title, fraction, seed))
 
     def name(self, name: str) -> Self:
-        """Give the stream a name: the states and sinks on it that have none of their own are called so."""
+        """Name the stream: states and sinks on it without a name get this one."""
         with self._declaring("name", name):
             if not isinstance(name, str) or not _NAME.fullmatch(name):
                 raise TopologyError(f"a name is made of letters, digits, '_', '.' and '-', not {shown(name)}")
@@ -161,7 +161,7 @@ class RowStream:
     # --- partitions ---------------------------------------------------------------------------------------------------
 
     def partition_by(self, *fields: str) -> Self:
-        """Bring rows with the same values of ``fields`` together, for what is done by partition (Storm S6)."""
+        """Repartition so that rows with equal ``fields`` are in the same partition, for operations by partition."""
         with self._declaring("partition_by", *fields) as title:
             names = names_of(fields)
             if not names:
@@ -169,13 +169,13 @@ class RowStream:
             return self._next(Repartition(title=title, kind=Partitioning.BY_FIELDS, fields=names))
 
     def partition(self, number: Column | str) -> Self:
-        """Put each row into the partition whose number an expression of Spark's gives.
+        """Put each row into the partition with the number that a Spark expression returns.
 
-        A grouping of your own (Storm S7).
+        This is a custom grouping.
 
         Args:
             number: a ``Column`` or SQL such as ``"length(word)"``: an integer, taken modulo the number of partitions;
-                null is 0. What only Python can tell is given a field first, by `map` or `each`.
+                null is 0. If only Python can compute the number, first add it as a field, by `map` or `each`.
         """
         with self._declaring("partition", number) as title:
             if not isinstance(number, Column | str):
@@ -183,42 +183,44 @@ class RowStream:
             return self._next(Repartition(title=title, kind=Partitioning.BY_NUMBER, number=number))
 
     def shuffle(self) -> Self:
-        """Deal the rows out evenly to all partitions (Storm S8)."""
+        """Distribute the rows evenly over all partitions."""
         with self._declaring("shuffle") as title:
             return self._next(Repartition(title=title, kind=Partitioning.SHUFFLE))
 
     def global_(self) -> Self:
-        """Put all rows of the batch into one partition (Storm S8)."""
+        """Put all rows of the batch into one partition."""
         with self._declaring("global_") as title:
             return self._next(Repartition(title=title, kind=Partitioning.GLOBAL))
 
     def broadcast(self) -> Self:
         """Put a copy of every row into each partition.
 
-        As many copies as `parallelism_hint` says, else one (Storm S8).
+        There are as many copies as `parallelism_hint` says, or one.
         """
         with self._declaring("broadcast") as title:
             return self._next(Repartition(title=title, kind=Partitioning.BROADCAST))
 
     def parallelism_hint(self, partitions: int) -> Self:
-        """Say how many partitions there are, back to the last repartitioning; the greatest hint counts (Storm S2).
+        """Set the number of partitions, back to the last repartitioning; the greatest hint counts.
 
-        Where there is no repartitioning before it, one is put in: the rows are dealt out evenly. `global_` stays one.
+        If there is no repartitioning before it, one is added: the rows are distributed evenly. `global_` keeps one
+        partition.
         """
         with self._declaring("parallelism_hint", partitions) as title:
             return self._next(parallelism_hint(title, partitions))
 
     def resources(self, *, cpus: int | None = None, memory: str | None = None, gpus: float | None = None) -> Self:
-        """Say what the Python operations in front of it need, back to the last shuffle or `resources` (Storm S3).
+        """Set the resources of the preceding Python operations, back to the last shuffle or `resources`.
 
-        They run in a Spark stage with a ``ResourceProfile`` of its own, on Standalone, YARN or Kubernetes; so does what
-        Spark puts behind them into that stage. In local mode it changes nothing, and a warning says so. Batches of such
-        a stream share no jobs.
+        These operations run in a Spark stage with a separate ``ResourceProfile``, on Standalone, YARN or Kubernetes; so
+        do all operations that Spark adds to that stage. In local mode this changes nothing, and a warning says so.
+        Batches of such a stream share no jobs.
 
         Args:
-            cpus: cores of each task.
-            memory: of each executor that runs these tasks, as ``"4g"``: needs ``spark.dynamicAllocation.enabled``.
-            gpus: of each task: a whole number, or a share up to 0.5.
+            cpus: the cores of each task.
+            memory: the memory of each executor that runs these tasks, as ``"4g"``: needs
+                ``spark.dynamicAllocation.enabled``.
+            gpus: the GPUs of each task: a whole number, or a share up to 0.5.
         """
         wanted = {"cpus": cpus, "memory": memory, "gpus": gpus}
         given = ", ".join(f"{name}={value!r}" for name, value in wanted.items() if value is not None)
@@ -235,9 +237,9 @@ class RowStream:
 
 
 def described(thing: object) -> str:
-    """Show how a user would recognise ``thing`` in a message.
+    """Format ``thing`` for a message, so that a user recognises it.
 
-    A function by its name and place, the rest by its repr.
+    A function is shown by its name and place, any other object by its repr.
     """
     code = getattr(thing, "__code__", None)
     if code is not None:
@@ -249,7 +251,7 @@ def described(thing: object) -> str:
 
 
 def check_instance(thing: object, kind: type, what: str) -> None:
-    """Check that ``thing`` is a ``kind``, else raise a `TopologyError` which says that ``what`` is."""
+    """Check that ``thing`` is a ``kind``; if not, raise a `TopologyError` that says that ``what`` is one."""
     if not isinstance(thing, kind):
         raise TopologyError(f"{what} is an instance of {kind.__name__}, not {shown(thing)}")
 

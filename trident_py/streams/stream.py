@@ -1,4 +1,7 @@
-"""What users declare with: streams, grouped streams and states. Each call checks, adds a node, and returns a handle."""
+"""The handles with which users declare a topology: streams, grouped streams and states.
+
+Each call checks its arguments, adds a node to the graph, and returns a handle.
+"""
 
 # ruff: noqa: SLF001 - streams, groups and states are handles of one graph
 
@@ -41,14 +44,14 @@ from trident_py.windows.windows import Window
 # large: one method for each operation, so that they can be chained
 @frozen(repr=False)
 class Stream(RowStream):
-    """Rows with named fields, batch by batch. Immutable: every operation gives another stream.
+    """Rows with named fields, batch by batch. Immutable: every operation returns another stream.
 
-    An operation that can't work raises `TopologyError` where it is called. What only Spark can tell (a ``Column``, a
-    SQL string, fields after `transform` without ``schema=``) is checked when the topology is started, before anything
-    is emitted.
+    If an operation can't work, its call raises `TopologyError`. If only Spark can check it (a ``Column``, a SQL string,
+    fields after `transform` without ``schema=``), it is checked at the start of the topology, before anything is
+    emitted.
     """
 
-    # --- asking states ------------------------------------------------------------------------------------------------
+    # --- state queries ------------------------------------------------------------------------------------------------
 
     def state_query(
         self,
@@ -57,19 +60,21 @@ class Stream(RowStream):
         function: QueryFunction[Any, Any],
         out_schema: str | StructType,
     ) -> Stream:
-        """Append what ``function`` finds in ``state`` for each row (Storm S15).
+        """Append the values that ``function`` looks up in ``state`` for each row.
 
-        This step is the driver's. A job of its own brings the stream's rows there, all fields, so `project` before it;
-        the state is asked once for the whole batch, on the commit thread between two commits; then the rows go back to
-        Spark, at some 100 000 a second. Every state and sink behind it does all that for itself.
+        This step runs on the driver. A separate job brings the stream's rows there with all fields, so `project` first.
+        The state is read once for the whole batch, on the commit thread between two commits. Then the rows return to
+        Spark, at about 100 000 a second. Every state and sink after this step repeats all of it.
 
-        What is seen is committed, but by which transactions depends on the moment: with ``max_spout_pending`` above 1
-        earlier ones may be missing, and a replay may see other values, also those that a failed attempt of its own
-        transaction left in a state that had committed already. So it makes every stream opaque; see ``explain()``.
+        The values seen are committed, but the transactions that they include depend on the moment. With
+        ``max_spout_pending`` above 1, earlier transactions may be missing. A replay may see other values, even those
+        that a failed attempt of the same transaction left in a state that had already committed. So this step makes
+        every stream opaque; see ``explain()``.
 
         Args:
-            state: of this topology.
-            in_fields: what the function sees of each row; ``[]`` for one that needs no input, as ``SnapshotGet()``.
+            state: a state of this topology.
+            in_fields: the fields of each row that the function receives; ``[]`` for one without input, such as
+                ``SnapshotGet()``.
             function: runs in the driver's process.
             out_schema: the fields that it emits; for ``MapGet()`` and ``SnapshotGet()`` the value.
         """
@@ -98,39 +103,40 @@ class Stream(RowStream):
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregate the batch: one row, also if it is empty; from an `Aggregator` whatever it emits.
+        """Aggregate the batch to one row, even if it is empty; with an `Aggregator`, to the rows that it emits.
 
         Args:
             aggregator: a built-in one becomes a Spark expression.
-            out: the name of the result for a built-in one, ``"name type"`` for others; `Aggregator`: its fields.
-            in_fields: what a user-written one sees; None: its own ``in_fields``, and if that is empty, all.
+            out: the name of the result for a built-in one, ``"name type"`` for others; for an `Aggregator` its fields.
+            in_fields: the fields that a user-written one receives; None: its own ``in_fields``, or all if these are
+                empty.
         """
         return self._aggregate("aggregate", (), aggregator, out, in_fields)
 
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregate each partition of the batch where it is, one without rows too (Storm S12).
+        """Aggregate each partition of the batch separately, including empty partitions.
 
-        `partition_by`, `shuffle`, `global_` and `parallelism_hint` in front of it say which partitions there are, as
-        long as only Python operations are between. Else they are as the spout gave the rows, and one without rows:
-        expect the result of no rows among the results. The arguments are those of `aggregate`.
+        The last `partition_by`, `shuffle`, `global_` or `parallelism_hint` defines the partitions, if only Python
+        operations follow it. Else they are the partitions in which the spout emitted the rows, and an empty one: expect
+        the result of no rows among the results. The arguments are those of `aggregate`.
         """
         return self._aggregate("partition_aggregate", (), aggregator, out, in_fields)
 
     def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:
-        """Chain aggregators in one pass: ``chained_agg().aggregate(…).aggregate(…).chain_end()`` (Storm S14)."""
+        """Chain aggregators in one pass: ``chained_agg().aggregate(…).aggregate(…).chain_end()``."""
         return chained(self, ())
 
     def min_by(self, in_field: str | Sequence[str], key: Callable[[Any], Any] | None = None) -> Stream:
-        """Keep the row of the batch with the least value of a field; none where no row has a value (Storm S22).
+        """Keep the row of the batch with the least value of a field; no row if no row has a value.
 
-        Of equal ones the last that is seen. Storm has one for each partition.
+        Of rows with equal values, keep the last. Storm keeps one for each partition.
 
         Args:
-            in_field: the field to compare; or several, of which a later one decides where those before it are equal.
-            key: what to compare instead: of the field's value, or of a `Row` of the values of several fields; runs in
-                Spark tasks. It needs the fields to be known.
+            in_field: the field to compare, or several: a later one decides if all earlier ones are equal.
+            key: a function of the value to compare: it receives the field's value, or a `Row` of the values of several
+                fields. It runs in Spark tasks, and the fields must be known.
         """
         return self._extreme("min_by", in_field, key, greatest=False)
 
@@ -139,7 +145,7 @@ class Stream(RowStream):
         return self._extreme("max_by", in_field, key, greatest=True)
 
     def apply(self, assembly: Assembly | Callable[[Stream], Stream]) -> Stream:
-        """Return what an assembly, such as ``FirstN(10, "score")``, or a function makes of this stream (Storm S11)."""
+        """Return the result of applying an assembly, such as ``FirstN(10, "score")``, or a function to this stream."""
         with self._declaring("apply", assembly):
             made = assembly.apply(self) if isinstance(assembly, Assembly) else assembly(self)
             check_instance(made, Stream, "what an assembly gives")
@@ -164,28 +170,29 @@ class Stream(RowStream):
         *,
         store: StateFactory | None = None,
     ) -> Stream:
-        """Aggregate windows over the rows of all batches (Storm S23-S27); a row for each window that fires.
+        """Aggregate windows over the rows of all batches; each window that fires makes a row.
 
-        The window is a state. Batches are added to it in order, in the commit phase, under the transaction's token:
-        over crashes and replays no row is lost or comes twice, and each window fires in one transaction. What follows
-        is in that transaction, and runs on the driver; see `TridentState.new_values_stream`.
+        The window is a state. Batches are added to it in order, in the commit phase, under the transaction's token. So
+        over crashes and replays no row is lost or counted twice, and each window fires in one transaction. The
+        operations that follow belong to that transaction, and run on the driver; see `TridentState.new_values_stream`.
 
-        It is one window over the whole stream; within a batch, rows come as Spark gives them. Directly behind
-        `partition_by` it is one for each value of those fields (Storm has one for each task), and with `group_by` too.
-        Windows by time fire with the first transaction that is committed after their end; where there is no input then,
-        with an empty one, which no spout hears of. Windows without rows never fire.
+        There is one window for the whole stream; within a batch, rows come in Spark's order. Directly after
+        `partition_by` there is one for each value of its fields (Storm has one for each task), and with `group_by` too.
+        A window by time fires with the first transaction that is committed after its end. If there is no input then,
+        this is an empty transaction, and spouts are not called. Windows without rows never fire.
 
-        A row of a window by time has the result, and then ``window_start`` and ``window_end``, timestamps: the window
-        has the rows from the first moment until before the second.
+        The result row of a window by time ends with the timestamps ``window_start`` and ``window_end``. The window has
+        the rows from the first moment until before the second.
 
         Args:
             window: `TumblingCount`, `SlidingCount`, `TumblingDuration` or `SlidingDuration`.
-            in_fields: what the aggregator may see of each row; ``[]``: the fields that a built-in one carries.
-            aggregator: of any kind; runs on the driver, over all rows of a window. `Aggregator.init` is told the number
-                of the window, from 1; of a window by time its end, in microseconds since the epoch.
+            in_fields: the fields that the aggregator may read of each row; ``[]``: the fields that a built-in one
+                declares.
+            aggregator: of any kind; it runs on the driver, over all rows of a window. Its `Aggregator.init` receives
+                the number of the window, from 1; for a window by time its end, in microseconds since the epoch.
             out_schema: the name of the result for a built-in aggregator, ``"name type"`` for others.
-            store: where the rows are kept, for this window only: a fenced state such as `PostgresState`. None: in a
-                SQLite database in the ``state_dir``, under the name of the stream; give it one by `name`.
+            store: the store of the rows, for this window only: a fenced state such as `PostgresState`. None: a SQLite
+                database in the ``state_dir``, under the name of the stream; set that with `name`.
         """
         return self._window(self._node.operation.spread_by, False, window, in_fields, aggregator, out_schema, store)
 
@@ -198,13 +205,13 @@ class Stream(RowStream):
         in_fields: str | Sequence[str],
         out_schema: str | StructType | None = None,
     ) -> TridentState:
-        """Hand the rows of each batch, all at once, to a user-written updater of a state.
+        """Pass the rows of each batch, all at once, to a user-written updater of a state.
 
         Args:
             state_factory: makes the state; its ``begin_commit`` and ``commit`` enclose each batch.
             updater: runs on the driver, in the commit phase.
-            in_fields: what the updater sees of each row.
-            out_schema: what it emits for `TridentState.new_values_stream`, if anything.
+            in_fields: the fields of each row that the updater receives.
+            out_schema: the fields that it emits for `TridentState.new_values_stream`, if any.
         """
         with self._declaring("partition_persist", updater) as title:
             check_unshared(self._graph, state_factory)
@@ -299,7 +306,7 @@ class Stream(RowStream):
 
 @frozen
 class GroupedStream:
-    """A stream whose batches are grouped by some of its fields."""
+    """A stream with batches grouped by some of its fields."""
 
     _stream: Stream
     group_fields: tuple[str, ...]
@@ -308,19 +315,19 @@ class GroupedStream:
         return f"GroupedStream({self._stream!r}, group_fields={self.group_fields!r})"
 
     def to_stream(self) -> Stream:
-        """Return the stream again, not grouped (Storm G1)."""
+        """Return the ungrouped stream."""
         return self._stream
 
     def aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregate each group of the batch: the group fields and the result; no rows for an empty batch."""
+        """Aggregate each group of the batch: a row has the group fields and the result; no rows for an empty batch."""
         return self._stream._aggregate("aggregate", self.group_fields, aggregator, out, in_fields)
 
     def partition_aggregate(
         self, aggregator: AnyAggregator, out: str | StructType, in_fields: str | Sequence[str] | None = None
     ) -> Stream:
-        """Aggregate each group where it is: it may come once for each partition (Storm G6); see `Stream.aggregate`."""
+        """Aggregate each group within its partition: it may come once for each partition; see `Stream.aggregate`."""
         return self._stream._aggregate("partition_aggregate", self.group_fields, aggregator, out, in_fields)
 
     def state_query(
@@ -330,11 +337,11 @@ class GroupedStream:
         function: QueryFunction[Any, Any],
         out_schema: str | StructType,
     ) -> Stream:
-        """Ask as `Stream.state_query` does: whichever part of the state has the key is asked (Storm G5)."""
+        """Query as `Stream.state_query` does; each key is looked up in its shard of the state."""
         return self._stream.state_query(state, in_fields, function, out_schema)
 
     def chained_agg(self) -> ChainedAggregatorDeclarer[Stream]:
-        """Chain several aggregators in one pass over each group (Storm G2); see `Stream.chained_agg`."""
+        """Chain several aggregators in one pass over each group; see `Stream.chained_agg`."""
         return chained(self._stream, self.group_fields)
 
     def persistent_aggregate(
@@ -356,10 +363,10 @@ class GroupedStream:
         *,
         store: StateFactory | None = None,
     ) -> Stream:
-        """Aggregate windows of each group's own rows, over all batches: the group fields and the result.
+        """Aggregate windows of each group's rows, over all batches: the result has the group fields and the result.
 
-        A window by count waits for rows of its group, as long as it takes; a group is never forgotten. The arguments
-        are those of `Stream.window`.
+        A window by count waits for rows of its group, without limit; a group is never forgotten. The arguments are
+        those of `Stream.window`.
         """
         return self._stream._window(self.group_fields, True, window, in_fields, aggregator, out_schema, store)
 
@@ -376,27 +383,28 @@ class TridentState:
 
     @property
     def name(self) -> str:
-        """Under which it is known in the record, in errors and in ``explain()``."""
+        """The name of the state in the record, in errors and in ``explain()``."""
         return self._node.operation.name
 
     def parallelism_hint(self, partitions: int) -> TridentState:
-        """Have the factory make so many states of a user's own, each for keys of its own (Storm TS2).
+        """Set the number of shards of a user-written state; each has other keys.
 
-        Their ``make_state`` is told which of how many they are. All are in the driver's process and take part in every
-        transaction, one after the other; a query asks the part that has the key. With another number keys move to other
-        shards. A shipped state is one whatever is said, so that a batch is in it or not.
+        Each shard's ``make_state`` receives its index and their number. All shards are in the driver's process and take
+        part in every transaction, one after the other; a query reads the shard of its key. If the number changes, keys
+        move to other shards. A built-in state always has one shard, so that it applies a batch as a whole or not at
+        all.
         """
         with self._graph.declaring(f"parallelism_hint({partitions!r})") as title:
             self._graph.shards[self.name] = parallelism_hint(title, partitions).partitions
             return self
 
     def new_values_stream(self) -> Stream:
-        """Follow what each commit changes: the group fields with the value, or what the updater emits.
+        """Return the stream of each commit's changes: group fields and value, or the rows that the updater emits.
 
-        Whatever a stream does can follow, and counts under the same transaction: it is done before the commit ends.
-        What Python can do runs on the driver, one transaction after the other; what only Spark can (`transform`, `sql`,
-        a `filter` by SQL, `write_to`) is a job of that commit. It can be joined and merged with other new values of the
-        same state; a query sees states as they are in mid-commit.
+        All operations of a stream can follow. They count under the same transaction, and run before the commit ends.
+        Python operations run on the driver, one transaction after the other. Operations that need Spark (`transform`,
+        `sql`, a `filter` by SQL, `write_to`) run as a job of that commit. The stream can be joined and merged with
+        other new values of the same state. A query sees states as they are in mid-commit.
         """
         with self._graph.declaring("new_values_stream()") as title:
             return Stream(self._graph, new_values(self._graph, title, self._node))

@@ -1,4 +1,4 @@
-"""Who is told of a topology because it is installed, without being asked for."""
+"""The listeners that every topology has if their library is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from coordinators.status.listener import TridentListener
 
 
 def installed_listeners(topology: str) -> list[TridentListener]:
-    """Return what tells OpenTelemetry of a topology; none where its API isn't installed."""
+    """Return the listener for OpenTelemetry, or an empty list if its API isn't installed."""
     try:
         from trident_py.telemetry.opentelemetry import OpenTelemetryListener
     except ImportError:

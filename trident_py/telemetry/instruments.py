@@ -1,7 +1,7 @@
-"""What is measured of a topology: which instruments there are, and what each event adds to them. Pure.
+"""The metrics of a topology: its instruments, and the measurements of each event. Pure.
 
-Named as OpenTelemetry does: dots, the unit apart, no plural totals. No measurement has a transaction's number as an
-attribute: each would be a series of its own.
+Names follow OpenTelemetry: dots, a separate unit, no plural totals. No measurement has a transaction's number as an
+attribute, because each number would be a separate series.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coordinators.status.listener import (
 
 
 class Kind(Enum):
-    """How measurements of an instrument are put together: added up, the last one, or how many of each size."""
+    """How measurements of an instrument are aggregated: their sum, the last one, or a histogram."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -38,15 +38,15 @@ SIZES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 @frozen(kw_only=True)
 class Instrument:
-    """One thing that is measured.
+    """An instrument: one quantity that is measured.
 
     Attributes:
-        name: as OpenTelemetry has it.
-        kind: how measurements are put together.
-        unit: in UCUM, as OpenTelemetry wants it: ``s``, or in braces what is counted.
+        name: its OpenTelemetry name.
+        kind: how measurements are aggregated.
+        unit: in UCUM, as OpenTelemetry requires: ``s``, or the counted things in braces.
         description: one sentence.
-        attributes: the names of what tells its series apart, beside the topology.
-        bounds: of a histogram's buckets.
+        attributes: the names of the attributes that distinguish its series, in addition to the topology.
+        bounds: the bounds of a histogram's buckets.
     """
 
     name: str
@@ -65,38 +65,38 @@ LEADER = Instrument(
     name="trident.leader",
     kind=Kind.GAUGE,
     unit="{leader}",
-    description="1 while this process leads the topology, or else 0.",
+    description="1 while this process leads the topology, else 0.",
 )
 STANDSTILL = Instrument(
     name="trident.standstill",
     kind=Kind.GAUGE,
     unit="{standstill}",
-    description="1 while no transaction has got on for some seconds, also for want of input, or else 0.",
+    description="1 while no transaction has made progress for some seconds, including for lack of input, else 0.",
 )
 TRANSACTIONS = Instrument(
     name="trident.transactions",
     kind=Kind.COUNTER,
     unit="{transaction}",
-    description="Attempts that have ended: committed, failed, or replayed as an earlier one has failed.",
+    description="Attempts that have ended: committed, failed, or replayed because an earlier one failed.",
     attributes=(OUTCOME,),
 )
 ACTIVE = Instrument(
     name="trident.transactions.active",
     kind=Kind.GAUGE,
     unit="{transaction}",
-    description="Transactions that are emitted and not committed.",
+    description="Transactions that are emitted and not yet committed.",
 )
 TXID_COMMITTED = Instrument(
     name="trident.txid.committed",
     kind=Kind.GAUGE,
     unit="{transaction}",
-    description="The transaction that was committed last.",
+    description="The last committed transaction.",
 )
 DURATION = Instrument(
     name="trident.transaction.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Of committed transactions, by phase: process, from emission on; wait, for those before; commit.",
+    description="Duration of committed transactions by phase: process, from emission; wait, for earlier ones; commit.",
     attributes=(PHASE,),
     bounds=SECONDS,
 )
@@ -104,34 +104,34 @@ ROWS = Instrument(
     name="trident.rows",
     kind=Kind.COUNTER,
     unit="{row}",
-    description="Rows that committed transactions have read, where anybody counts them.",
+    description="Rows that committed transactions have read, if they are counted.",
 )
 WRITTEN = Instrument(
     name="trident.rows.written",
     kind=Kind.COUNTER,
     unit="{row}",
-    description="Rows that commits have added or changed, of states and sinks that can tell.",
+    description="Rows that commits have added or changed, for states and sinks that report them.",
     attributes=(STATE,),
 )
 COUNTS = Instrument(
     name="trident.counted",
     kind=Kind.COUNTER,
     unit="{count}",
-    description="What user functions have counted in committed transactions; where that is negative, it is left out.",
+    description="Counts of user functions in committed transactions; negative counts are left out.",
     attributes=(COUNTER,),
 )
 LAG = Instrument(
     name="trident.source.lag",
     kind=Kind.GAUGE,
     unit="{record}",
-    description="Records that wait in a source and are in no batch yet, as its spout has found out last.",
+    description="Records that wait in a source and are in no batch yet, as last seen by its spout.",
     attributes=(SPOUT, PART),
 )
 EMIT_DURATION = Instrument(
     name="trident.emit.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Of emissions by a spout, failed ones included.",
+    description="Duration of emissions by a spout, including failed ones.",
     attributes=(SPOUT,),
     bounds=SECONDS,
 )
@@ -139,7 +139,7 @@ JOB_DURATION = Instrument(
     name="trident.job.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Of jobs that prepare what a state or sink commits, failed ones included.",
+    description="Duration of jobs that prepare the commit of a state or sink, including failed ones.",
     attributes=(STATE,),
     bounds=SECONDS,
 )
@@ -147,7 +147,7 @@ JOB_TRANSACTIONS = Instrument(
     name="trident.job.transactions",
     kind=Kind.HISTOGRAM,
     unit="{transaction}",
-    description="How many transactions shared a job.",
+    description="Number of transactions that shared a job.",
     attributes=(STATE,),
     bounds=SIZES,
 )
@@ -155,7 +155,7 @@ COMMIT_DURATION = Instrument(
     name="trident.state.commit.duration",
     kind=Kind.HISTOGRAM,
     unit="s",
-    description="Of commits by a state or sink, or by those that commit in one step, failed ones included.",
+    description="Duration of commits by a state or sink, or by several in one step, including failed ones.",
     attributes=(STATE,),
     bounds=SECONDS,
 )
@@ -163,7 +163,7 @@ COMMIT_TRANSACTIONS = Instrument(
     name="trident.state.commit.transactions",
     kind=Kind.HISTOGRAM,
     unit="{transaction}",
-    description="How many transactions were committed in one step.",
+    description="Number of transactions committed in one step.",
     attributes=(STATE,),
     bounds=SIZES,
 )
@@ -198,16 +198,16 @@ class Measurement:
 
 @define
 class Measured:
-    """What the events of one start of a topology amount to."""
+    """The measurements of the events of one start of a topology."""
 
     _active: set[int] = field(factory=set, init=False)
 
     def begin(self) -> Iterator[Measurement]:
-        """Give what is so before there are events: nobody leads here, and nothing is done."""
+        """Return the measurements before the first event: this process doesn't lead, and nothing runs."""
         return (Measurement(each, 0) for each in (LEADER, STANDSTILL, ACTIVE))
 
     def take(self, event: TopologyEvent) -> Iterator[Measurement]:
-        """Give what an event adds."""
+        """Yield the measurements of an event."""
         match event:
             case EmittedEvent():
                 yield from self._emitted(event)
@@ -260,7 +260,7 @@ _OF_WORK: Mapping[Work, tuple[Instrument, ...]] = {
 
 
 def _worked(event: WorkEvent) -> Iterable[Measurement]:
-    """Give how long it took, and for how many transactions it was done."""
+    """Return the duration of a piece of work, and the number of its transactions."""
     values = (event.seconds, float(len(event.attempts)))
     by = ("+".join(event.parts),)
     return (Measurement(each, value, by) for each, value in zip(_OF_WORK[event.work], values, strict=False))

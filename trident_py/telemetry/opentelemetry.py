@@ -1,4 +1,4 @@
-"""Metrics and traces of a topology, told to OpenTelemetry's API: to whichever SDK the program has set up, if any."""
+"""Metrics and traces of a topology for OpenTelemetry's API: they go to the SDK that the program has set up, if any."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _About = Mapping[str, str | int]
 SCOPE = "trident_py"
 NANOS = 1_000_000_000
 TRACES_MAX = 10_000
-"""Transactions that are traced at once; of more, the oldest are ended, as what would have ended them was dropped."""
+"""The limit of transactions traced at once; above it, the oldest traces are ended, as their last event was dropped."""
 
 
 @define(eq=False)
 class Meters:
-    """Takes measurements to OpenTelemetry's instruments."""
+    """Passes measurements on to OpenTelemetry's instruments."""
 
     topology: str
     _measured: Measured = field(factory=Measured, init=False)
@@ -47,7 +47,7 @@ class Meters:
             self._record(measurement)
 
     def take(self, event: TopologyEvent) -> None:
-        """Measure what has happened."""
+        """Measure an event."""
         for measurement in self._measured.take(event):
             self._record(measurement)
 
@@ -58,7 +58,7 @@ class Meters:
 
 
 def _instrument(meter: metrics.Meter, wanted: Instrument) -> Callable[..., None]:
-    """Make one; returns what takes its measurements."""
+    """Make an instrument; return the function that records its measurements."""
     about = {"name": wanted.name, "unit": wanted.unit, "description": wanted.description}
     match wanted.kind:
         case Kind.COUNTER:
@@ -73,10 +73,10 @@ def _instrument(meter: metrics.Meter, wanted: Instrument) -> Callable[..., None]
 
 @define
 class _Trace:
-    """The open spans of one transaction: its own, and those of its attempts.
+    """The open spans of one transaction: its own span, and those of its attempts.
 
     Attributes:
-        last: when the last piece of work ended that was done for it, in seconds since 1970.
+        last: the end of the last piece of work for it, in seconds since 1970.
     """
 
     root: Span
@@ -86,10 +86,10 @@ class _Trace:
 
 @define(eq=False)
 class Traces:
-    """Makes one trace of each transaction that the sampler takes.
+    """Makes a trace of each transaction that the sampler selects.
 
-    It has a span for the transaction, in it one for each attempt, and in that one for each emission, job and commit,
-    and for the wait between the last two.
+    A trace has a span for the transaction, which contains a span for each attempt. That contains one for each emission,
+    job and commit, and for the wait between the last two.
     """
 
     topology: str
@@ -97,7 +97,7 @@ class Traces:
     _open: dict[int, _Trace] = field(factory=dict, init=False)
 
     def take(self, event: TopologyEvent) -> None:
-        """Trace what has happened."""
+        """Trace an event."""
         match event:
             case EmittedEvent():
                 self._begin(event)
@@ -158,7 +158,7 @@ class Traces:
         self._end_attempt(span, event)
 
     def _end_attempt(self, span: Span, event: TransactionEvent) -> None:
-        """End it behind all that is in it: the driver's moments are those at which its turns begin."""
+        """End the span after all spans inside it: the driver's times are those at which its turns begin."""
         span.end(_nanos(max(event.at, self._open[event.attempt.txid].last)))
 
     def _span(self, parent: Span, name: str, at: float, about: _About) -> Span:
@@ -186,7 +186,7 @@ def _nanos(seconds: float) -> int:
 
 @define(eq=False)
 class OpenTelemetryListener(TridentListener):
-    """Tells OpenTelemetry of a topology."""
+    """Reports the events of a topology to OpenTelemetry."""
 
     topology: str
     _meters: Meters = field(init=False)
@@ -196,6 +196,6 @@ class OpenTelemetryListener(TridentListener):
         self._meters, self._traces = Meters(self.topology), Traces(self.topology)
 
     def on_event(self, event: TopologyEvent) -> None:
-        """Measure and trace what has happened."""
+        """Measure and trace an event."""
         self._meters.take(event)
         self._traces.take(event)

@@ -1,4 +1,4 @@
-"""The metrics of a topology for Prometheus, by its own client: what ``/metrics`` shows."""
+"""The metrics of a topology for Prometheus, by its own client: the content of ``/metrics``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 M = TypeVar("M", Counter, Gauge, Histogram)
 
 _UNITS = {"s": "seconds"}
-"""What Prometheus spells out in a name, as OpenTelemetry's exporters do."""
+"""Units that Prometheus spells out in names, as OpenTelemetry's exporters do."""
 
 
 @define(eq=False)
 class PrometheusListener(TridentListener):
-    """Keeps what is measured of a topology, and of this process, for whoever scrapes it. Any thread may ask."""
+    """Keeps the metrics of a topology and of this process for a scraper. Safe to read from any thread."""
 
     topology: str
     _measured: Measured = field(factory=Measured, init=False)
@@ -36,16 +36,16 @@ class PrometheusListener(TridentListener):
             self._take[measurement.instrument.name](measurement)
 
     def on_event(self, event: TopologyEvent) -> None:
-        """Measure what has happened."""
+        """Measure an event."""
         for measurement in self._measured.take(event):
             self._take[measurement.instrument.name](measurement)
 
     def text(self) -> bytes:
-        """Return all of it as Prometheus reads it."""
+        """Return all metrics in Prometheus's format."""
         return generate_latest(self._registry)
 
     def _instrument(self, wanted: Instrument) -> Callable[[Measurement], None]:
-        """Make one; returns what takes its measurements."""
+        """Make an instrument; return the function that records its measurements."""
         labels = [each.replace(".", "_") for each in (TOPOLOGY, *wanted.attributes)]
         name, unit = wanted.name.replace(".", "_"), _UNITS.get(wanted.unit, "")
         match wanted.kind:
@@ -62,7 +62,7 @@ class PrometheusListener(TridentListener):
                 return self._taking(histogram, Histogram.observe)
 
     def _taking(self, metric: M, add: Callable[[M, float], None]) -> Callable[[Measurement], None]:
-        """Return what adds measurements to the series of ``metric``, each of which is looked up once."""
+        """Return a function that adds measurements to the series of ``metric``, each of which is looked up once."""
         series: dict[tuple[str, ...], M] = {}
 
         def take(measurement: Measurement) -> None:

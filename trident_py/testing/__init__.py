@@ -1,4 +1,4 @@
-"""For tests: topologies without a server, and whether a sink, a state or a spout of yours keeps its promise."""
+"""Helpers for tests: topologies without a server, and checks of your sinks, states and spouts."""
 
 from trident_py._lazy import lazy
 

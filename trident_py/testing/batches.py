@@ -1,4 +1,4 @@
-"""`run_batches`: a topology from beginning to end, in one call."""
+"""`run_batches`: run a topology from start to end in one call."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from trident_py.topology import TridentTopology
 def run_batches(
     topology: TridentTopology, coordination: Coordination | None = None, spark: SparkSession | None = None
 ) -> list[TransactionProgress]:
-    """Run ``topology`` until all that its spouts have is committed, then end it.
+    """Run ``topology`` until all data of its spouts is committed, then stop it.
 
     Args:
-        topology: what to run.
-        coordination: keeps its record, so that the next run goes on from there; None: every run is the first.
-        spark: the session to run in; None: none, where nothing that was declared needs Spark, else the active one, or
+        topology: the topology to run.
+        coordination: keeps its record, so that the next run continues there; None: every run is the first.
+        spark: the session to run in. None: no session if no declared operation needs Spark; else the active session, or
             a local one that stops with the run.
 
     Returns:
-        The progress of each transaction that was committed, in order, as ``TridentQuery.last_progress`` shows it:
-        a dict with ``txid``, ``num_input_rows`` and so on, which are attributes, too.
+        The progress of each committed transaction, in order, as ``TridentQuery.last_progress`` shows it: a dict with
+        ``txid``, ``num_input_rows`` and so on, which are also attributes.
 
     Raises:
-        TridentError: what ended the topology.
+        TridentError: the error that ended the topology.
     """
     progress = Progress(recent_max=None)
     with topology.start(spark=spark, listeners=[progress], coordination=coordination or LocalCoordination()) as query:

@@ -1,6 +1,6 @@
 """The checks as pytest fixtures: ``def test_my_sink(check_sink, tmp_path): assert check_sink(…).ok``.
 
-Pytest loads this wherever the library is installed, so it imports nothing until a fixture is asked for.
+Pytest loads this module wherever the library is installed, so it imports nothing until a test uses a fixture.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is let in: each request to the page or for an answer is looked at here, before anything else sees it."""
+"""Access control: it checks each request to the page, or for an answer, before any other code receives it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from trident_py.web.bodies import BODY_BYTES_MAX
 from trident_py.web.signatures import SignedHeader, SignedRequests
 
 PATH_BYTES_MAX = 8 * 1024
-"""Of a path with its query."""
+"""The limit of a path with its query."""
 
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
-"""A name or an address, and a port."""
+"""A name or an address, and an optional port."""
 
 READING = ("GET", "HEAD")
 
@@ -33,7 +33,7 @@ HEADERS = {
     "form-action 'self'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with less, browsers tell no origin of a form
+    "Referrer-Policy": "same-origin",  # with a stricter policy, browsers send no origin of a form
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -41,19 +41,19 @@ HEADERS = {
 
 @define(eq=False)
 class Access:
-    """Lets in who has the token, comes by a name of this machine, and asks for no more than is reasonable.
+    """Accepts requests with the token, for a host name of this machine, and within size limits.
 
-    Against pages of others in the same browser: a cookie is sent by no other site, a change needs the page's own
-    origin, and a name that was made to lead here is refused.
+    It protects against other sites in the same browser. They can't send the cookie, a change needs the page's own
+    origin, and other host names that resolve to this machine are refused.
 
     Attributes:
-        app: what is behind it.
-        token: as `token_at` has it.
-        port: of the server; part of the name of the cookie, as cookies know no ports.
-        is_tls: whether it is reached by HTTPS.
-        signed: answers requests that are signed by the token instead of having it.
-        open_paths: those that show nothing of anybody's, so that no token is needed; what ends with ``/`` stands for
-            all below it.
+        app: the application that receives accepted requests.
+        token: the token, as from `token_at`.
+        port: the server's port; part of the name of the cookie, because cookies ignore ports.
+        is_tls: whether clients use HTTPS.
+        signed: answers requests that are signed by the token instead of containing it.
+        open_paths: paths without anybody's data, which need no token; a path that ends with ``/`` includes everything
+            below it.
     """
 
     app: ASGIApp
@@ -68,7 +68,7 @@ class Access:
         self._names = frozenset({"localhost", socket.gethostname().lower(), socket.getfqdn().lower()})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on, or refuse it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -79,7 +79,7 @@ class Access:
             await send(message)
 
         headers = Headers(scope=scope)
-        is_function = scope["path"].startswith("/drpc/")  # whose answer has an end, and can be signed
+        is_function = scope["path"].startswith("/drpc/")  # its answer is finite, and can be signed
         given = SignedHeader.of(headers.get("authorization", "")) if is_function else None
         try:
             self._check(scope, headers, is_signed=given is not None)
@@ -94,15 +94,15 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """Its name."""
+        """The name of the cookie."""
         return f"trident-{self.port}"
 
     def knows(self, given: str) -> bool:
-        """Tell whether ``given`` is the token, in a time that doesn't depend on how much of it is right."""
+        """Return whether ``given`` is the token, in a time that doesn't depend on the number of correct characters."""
         return hmac.compare_digest(given.encode(), self.token.reveal().encode())
 
     def has_token(self, scope: Scope) -> bool:
-        """Tell whether a request brings the token: as a bearer, as a cookie, or, where it only reads, in the query."""
+        """Return whether a request contains the token: as a bearer, as a cookie, or, if it only reads, in the query."""
         return any(map(self.knows, self._given(scope, Headers(scope=scope))))
 
     def _check(self, scope: Scope, headers: Headers, *, is_signed: bool) -> None:
@@ -119,18 +119,16 @@ class Access:
         if self.has_token(scope):
             scope["state"]["connection"].let_in()
         elif not (is_open or is_signed or path == "/"):
-            raise HTTPException(
-                401, "the token is missing or not the one; `trident run` prints it with the page's address"
-            )
+            raise HTTPException(401, "the token is missing or wrong; `trident run` prints it with the page's address")
 
     def _check_host(self, host: str) -> None:
-        """Refuse names that are not this machine's: whoever owns one may have it lead here, and be of our origin."""
+        """Refuse host names of other machines: their owner could make them resolve here, and share our origin."""
         found = HOST.fullmatch(host)
         if found is None:
             raise HTTPException(400, "the header Host is a name or an address of this machine, and a port")
         name = found[1].strip("[]")
         if name.lower() not in self._names and not _is_address(name):
-            raise HTTPException(421, f"{name!r} is no name of this machine; use its address")
+            raise HTTPException(421, f"{name!r} is not a name of this machine; use its address")
 
     def _check_origin(self, headers: Headers, *, needs_bearer: bool) -> None:
         origin, own = headers.get("origin"), f"{'https' if self.is_tls else 'http'}://{headers.get('host', '')}"

@@ -1,4 +1,4 @@
-"""What a page and programs ask for over HTTP, of one topology: paths, and what is answered."""
+"""The HTTP application of one topology's page: its paths, and their answers for browsers and programs."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ T = TypeVar("T")
 
 STATIC = Path(__file__).with_name("static")
 OPEN_PATHS = ("/login", "/nonce", "/metrics", "/static/")
-"""They show no rows and change nothing."""
+"""Paths that show no rows and change nothing."""
 
 LOOK_SECONDS = 0.5
-"""Between two messages to a page."""
+"""Seconds between two messages to a page."""
 
 WATCHERS_MAX = 20
 REQUESTS_MAX = 32
@@ -51,16 +51,16 @@ WISH_SECONDS = 10.0
 LISTED_MAX = 1_000
 TXID_MAX = 2**63 - 1
 REFUSAL_BYTES_MAX = 500
-"""Of what is said about something that was sent."""
+"""The limit of a text about an invalid request."""
 
 
 @define(eq=False)
 class Page:
-    """The page of one topology, and what it and programs ask for.
+    """The page of one topology, and the paths for programs.
 
     Attributes:
         shown: the topology.
-        is_closing: whether those who watch get one more message, and then no more.
+        is_closing: whether watching pages get one last message.
     """
 
     shown: ShownTopology
@@ -74,16 +74,16 @@ class Page:
         self._looking = ThreadPoolExecutor(1, f"trident-{self.shown.name}-page")
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop reading the topology."""
         self._looking.shutdown(wait=False)
 
     @property
     def is_watched(self) -> bool:
-        """Whether a page is open somewhere."""
+        """Whether a page is open in a browser."""
         return self._watchers > 0
 
     def app(self) -> Starlette:
-        """Return what answers; whoever gets through `Access` may ask everything."""
+        """Return the application; it answers every request that `Access` accepts."""
         return Starlette(
             routes=[
                 Route("/", self.page),
@@ -106,23 +106,23 @@ class Page:
     # --- the page -----------------------------------------------------------------------------------------------------
 
     async def page(self, request: Request) -> Response:
-        """Show it to who has the token, which is a cookie from then on; ask others for it."""
+        """Return the page if the request has the token, which becomes a cookie; otherwise the login page."""
         access: Access = request.app.state.access
         if not access.has_token(request.scope):
             return FileResponse(STATIC / "login.html", status_code=401)
         return _logged_in(access) if "token" in request.query_params else FileResponse(STATIC / "page.html")
 
     async def login(self, request: Request) -> Response:
-        """Take the token that was typed."""
+        """Check the token that the user typed."""
         access: Access = request.app.state.access
         body = await read_body(request.receive, UNKNOWN_BODY_BYTES_MAX)
         given = parse_qs(body.decode(errors="replace")).get("token", [""])[0].strip()
         return _logged_in(access) if access.knows(given) else FileResponse(STATIC / "login.html", status_code=401)
 
     async def events(self, request: Request) -> Response:
-        """Send how the topology is, twice a second, and what has become of its transactions."""
+        """Send the status twice a second, with the transactions that have changed."""
         if self._watchers >= WATCHERS_MAX:
-            return _error(503, f"{WATCHERS_MAX} pages watch already; close one")
+            return _error(503, f"{WATCHERS_MAX} pages are open already; close one")
         self._watchers += 1
         return _Events(self._messages(), self._stop_watching)
 
@@ -142,12 +142,12 @@ class Page:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _snapshot(self) -> Snapshot | None:
-        """Return one that is fresh enough, which all who watch share; None: none can be had."""
+        """Return a recent snapshot, shared by all watching pages; None if it can't be read."""
         now = asyncio.get_running_loop().time()
         if self._last is None or now - self._last[0] >= LOOK_SECONDS / 2:
             try:
                 self._last = (now, await self._look(self.shown.snapshot))
-            except TridentError:  # a database that is away for a moment: the page says what it knows
+            except TridentError:  # a database is unavailable for a moment: the page shows its last data
                 return None
         return self._last[1]
 
@@ -155,19 +155,19 @@ class Page:
         return await asyncio.get_running_loop().run_in_executor(self._looking, ask)
 
     async def nonce(self, request: Request) -> Response:
-        """Return a nonce, for one request that is signed."""
+        """Return a nonce for one signed request."""
         access: Access = request.app.state.access
         return _Json({"nonce": access.signed.nonces.draw()})
 
     # --- for programs -------------------------------------------------------------------------------------------------
 
     async def status(self, _: Request) -> Response:
-        """Return how the topology is."""
+        """Return the status of the topology."""
         snapshot = await self._look(self.shown.snapshot)
         return _Json({"topology": snapshot.topology, "at": snapshot.at, **snapshot.status})
 
     async def plan(self, _: Request) -> Response:
-        """Return the nodes of its graph; none where nobody has stored them."""
+        """Return the nodes of its graph; empty if they were never stored."""
         nodes = await self._look(self.shown.plan)
         return _Json({"nodes": list(nodes)})
 
@@ -180,7 +180,7 @@ class Page:
         return _Json([each.facts() for each in found])
 
     async def transaction(self, request: Request) -> Response:
-        """Return all that is known of one."""
+        """Return all facts of one transaction."""
         txid = _number(request.path_params["txid"], TXID_MAX)
         if txid is None:
             return _error(404, f"a transaction is a number from 1 to {TXID_MAX}")
@@ -188,18 +188,18 @@ class Page:
         return _Json(found.facts())
 
     async def wish(self, request: Request) -> Response:
-        """Leave a wish, and tell what came of it."""
+        """Store a wish, and return its outcome."""
         wish = _wish_of(await read_body(request.receive, BODY_BYTES_MAX))
         answer = await run_in_threadpool(self.shown.wish, wish, WISH_SECONDS)
         return _Json({**answer.facts(), "text": answer.text})
 
     async def metrics(self, _: Request) -> Response:
-        """Return what Prometheus reads."""
+        """Return the metrics for Prometheus."""
         text = self.shown.metrics()
         return Response(text, media_type=CONTENT_TYPE) if text is not None else _error(404, "who leads it measures")
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request, as Storm's DRPC servers do: the rows of the answer, as JSON."""
+        """Answer a request as Storm's DRPC servers do: with the rows of the answer, as JSON."""
         function = request.path_params["function"]
         args = request.path_params.get("args", "") if request.method == "GET" else await _text(request)
         if leader := await run_in_threadpool(self.shown.elsewhere):
@@ -210,7 +210,7 @@ class Page:
             path = quote(request.scope["path"], safe="/")
             return RedirectResponse(f"{leader.address}{path}", status_code=307)
         if self._requests >= REQUESTS_MAX:
-            return _error(503, f"{REQUESTS_MAX} requests are under way; ask again", retry=True)
+            return _error(503, f"{REQUESTS_MAX} requests are running; try again", retry=True)
         self._requests += 1
         try:
             answer = await run_in_threadpool(self.shown.answer, function, args, REQUEST_SECONDS)
@@ -223,14 +223,14 @@ class Page:
 
 
 class _Events(StreamingResponse):
-    """A stream of server-sent events; calls ``at_end`` when it has ended, also if its client left before it began."""
+    """A stream of server-sent events; it calls ``at_end`` when it ends, even if its client left before it began."""
 
     def __init__(self, messages: AsyncIterator[str], at_end: Callable[[], None]) -> None:
         super().__init__(messages, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
         self._at_end = at_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the stream."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -238,16 +238,16 @@ class _Events(StreamingResponse):
 
 
 class _Text(Convertor[str]):
-    """The rest of a path, whatever it has."""
+    """The rest of a path, with any characters."""
 
     regex = "(?s:.*)"
 
     def convert(self, value: str) -> str:
-        """Return it as it is."""
+        """Return it unchanged."""
         return value
 
     def to_string(self, value: str) -> str:
-        """Return it as it is."""
+        """Return it unchanged."""
         return value
 
 
@@ -255,7 +255,7 @@ register_url_convertor("text", _Text())
 
 
 class _Json(JSONResponse):
-    """JSON in ASCII, as texts may have half of a surrogate pair, which UTF-8 can't hold."""
+    """JSON in ASCII, because texts may contain half of a surrogate pair, which UTF-8 can't encode."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""
@@ -263,14 +263,14 @@ class _Json(JSONResponse):
 
 
 def _number(text: str, number_max: int) -> int | None:
-    """Return the number from 1 to ``number_max`` that ``text`` is in digits; None: it is none."""
+    """Return the number from 1 to ``number_max`` in ``text``; None if it has another form."""
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(number_max))):
         return None
     return int(text) if 1 <= int(text) <= number_max else None
 
 
 def _message(snapshot: Snapshot, sent: dict[int, TransactionHistory]) -> dict[str, Any]:
-    """Return what a page is told, which knows ``sent``."""
+    """Return the message to a page that has received ``sent``."""
     return {
         "topology": snapshot.topology,
         "now": snapshot.at,
@@ -281,10 +281,10 @@ def _message(snapshot: Snapshot, sent: dict[int, TransactionHistory]) -> dict[st
 
 
 def _wish_of(body: bytes) -> Wish:
-    """Return the wish that ``body`` has as JSON.
+    """Return the wish that ``body`` contains as JSON.
 
     Raises:
-        HTTPException: it has none.
+        HTTPException: it contains none.
     """
     try:
         given = json.loads(body)
@@ -300,13 +300,13 @@ def _wish_of(body: bytes) -> Wish:
 
 
 async def _text(request: Request) -> str:
-    """Return what is asked for with a body, or, as Storm has it, behind the function's name all the same."""
+    """Return the argument of a request from its body, or, as in Storm, from the path after the function's name."""
     if "args" in request.path_params:
         return str(request.path_params["args"])
     try:
         return (await read_body(request.receive, BODY_BYTES_MAX)).decode()
     except UnicodeDecodeError:
-        raise HTTPException(400, "the body is what the function is asked, as text in UTF-8") from None
+        raise HTTPException(400, "the body is the argument of the function, as text in UTF-8") from None
 
 
 def _logged_in(access: Access) -> Response:

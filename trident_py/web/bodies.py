@@ -1,4 +1,4 @@
-"""The bodies of requests: read up to a bound of bytes and seconds, and no further."""
+"""The bodies of requests, read up to a limit of bytes and seconds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from starlette.types import Receive
 
 BODY_BYTES_MAX = 1024 * 1024
 UNKNOWN_BODY_BYTES_MAX = 128 * 1024
-"""Of a request whose client is not known to have the token until its body was read."""
+"""The limit for a request whose client is only known to have the token once its body was read."""
 
 BODY_SECONDS = 10.0
-"""For a body to arrive."""
+"""Seconds for a body to arrive."""
 
 
 async def read_body(receive: Receive, bytes_max: int) -> bytes:
     """Return the body of a request.
 
     Raises:
-        HTTPException: it has more bytes, didn't arrive in time, or its client left.
+        HTTPException: it is larger, didn't arrive in time, or its client left.
     """
     body = bytearray()
     try:

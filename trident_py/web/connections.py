@@ -1,4 +1,4 @@
-"""The TCP connections of a page: how many are open, and how long each may take until its request has the token."""
+"""The TCP connections of a page: the limit of open ones, and of the time until a request with the token arrives."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 HEADER_SECONDS = 5.0
-"""For a TLS handshake and a request's header to arrive, from the start of the connection or the last answer."""
+"""Seconds for a TLS handshake and a request's header, from the start of the connection or the last answer."""
 
 ANSWER_SECONDS = 15.0
-"""For a request without the token to be answered, from the end of its header."""
+"""Seconds to answer a request without the token, from the end of its header."""
 
 CONNECTIONS_MAX = 256
 DRIVER_FILES = 64
-"""So many descriptors are left to the rest of the process."""
+"""The number of descriptors that are left to the rest of the process."""
 
 AGE_SECONDS_MIN = 0.3
-"""A connection is not closed for a newer one before this age, so that a client has time to send a header."""
+"""The seconds for which a connection is not replaced by a newer one, so that a client has time to send a header."""
 
 ACCEPT_AGAIN_SECONDS = 0.1
 BACKLOG = 4096
-"""Connections that wait in the kernel until they are accepted; Linux drops further ones, which clients repeat."""
+"""Connections that wait in the kernel to be accepted; Linux drops further ones, and clients retry them."""
 
 DEFER_SECONDS = 5
-"""While connections are replaced, Linux hands over a new one once its client has sent something, or after so long."""
+"""While connections are replaced, Linux passes on a new one once its client has sent data, or after these seconds."""
 
 CALM_SECONDS = 10.0
-"""Without a replaced connection, until all are accepted at once again."""
+"""Seconds without a replaced connection, until all connections are accepted immediately again."""
 
 quiet = logging.getLogger(f"{__name__}.requests")
-quiet.setLevel(logging.ERROR)  # anyone may send requests that are malformed, and each would be a warning
+quiet.setLevel(logging.ERROR)  # malformed requests, which any client may send, would be warnings
 
 
 def files_max() -> float:
@@ -51,21 +51,21 @@ def files_max() -> float:
 
 
 def leaves_too_few(descriptor: int) -> bool:
-    """Tell whether fewer descriptors are free than the driver needs; ``descriptor`` was the lowest that was free."""
+    """Return whether fewer descriptors are free than the driver needs; ``descriptor`` is the lowest that was free."""
     return descriptor >= files_max() - DRIVER_FILES
 
 
 class Connection(H11Protocol):
-    """One connection. It counts as waiting, except while a request that has the token is answered.
+    """One connection. It counts as waiting, except while a request with the token is answered.
 
     Attributes:
-        opening: the task that accepts it, the TLS handshake included.
+        opening: the task that accepts it, including the TLS handshake.
         waits_since: when it began to wait, on the loop's clock.
-        has_header: whether the header of a request has arrived that is not answered yet.
+        has_header: whether the header of an unanswered request has arrived.
     """
 
     def __init__(self, config: uvicorn.Config, state: ServerState, connections: Connections) -> None:
-        super().__init__(config, state, {"connection": self})  # which requests have as their state
+        super().__init__(config, state, {"connection": self})  # requests receive it as their state
         self.logger = quiet
         self._all = connections
         self.opening: asyncio.Task[None] | None = None
@@ -73,18 +73,18 @@ class Connection(H11Protocol):
         self.has_header = False
 
     def let_in(self) -> None:
-        """Give the request that has arrived all the time that it takes: it has the token."""
+        """Remove the time limit of the present request, because it has the token."""
         self._all.stop_timer(self)
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         if self.transport is not None:
             self.transport.abort()
         elif self.opening is not None:
             self.opening.cancel()
 
     def handle_events(self) -> None:
-        """Start the timer anew when a header has arrived."""
+        """Restart the timer when a header has arrived."""
         before = self.cycle
         super().handle_events()
         if self.cycle is not before and not self.cycle.response_complete:
@@ -105,18 +105,18 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Remove the closed connection."""
         super().connection_lost(exc)
         self._all.forget(self)
 
 
 @define(eq=False)
 class Connections:
-    """Accepts connections, at most `CONNECTIONS_MAX`: a new one takes the place of the oldest that waits.
+    """Accepts connections, at most `CONNECTIONS_MAX`: a new one replaces the oldest that waits.
 
     Attributes:
-        config: of the server.
-        state: of the server.
+        config: the config of the server.
+        state: the state of the server.
     """
 
     config: uvicorn.Config
@@ -143,24 +143,24 @@ class Connections:
                 await self._admit(accepted)
 
     def close(self) -> None:
-        """Close those whose TLS handshake is not complete; the server closes the others."""
+        """Close the connections with an incomplete TLS handshake; the server closes the others."""
         for each in [each for each in self._open if each.transport is None]:
             each.abort()
 
     def start_timer(self, connection: Connection, seconds: float) -> None:
-        """Count ``connection`` as waiting from now on, and close it after so many seconds."""
+        """Count ``connection`` as waiting from now on, and close it after these seconds."""
         self.stop_timer(connection)
         loop = asyncio.get_running_loop()
         connection.waits_since = loop.time()
         self._waiting[connection] = loop.call_later(seconds, connection.abort)
 
     def stop_timer(self, connection: Connection) -> None:
-        """Count ``connection`` as waiting no longer."""
+        """Stop counting ``connection`` as waiting."""
         if timer := self._waiting.pop(connection, None):
             timer.cancel()
 
     def forget(self, connection: Connection) -> None:
-        """Note that ``connection`` is closed."""
+        """Record that ``connection`` is closed."""
         self.stop_timer(connection)
         self._open.discard(connection)
 
@@ -169,7 +169,7 @@ class Connections:
             with accepted:
                 if not await self._make_room():
                     return
-                accepted = accepted.dup()  # which has the descriptor that has just become free
+                accepted = accepted.dup()  # the copy gets the descriptor that has just become free
         connection = Connection(self.config, self.state, self)
         self._open.add(connection)
         self.start_timer(connection, HEADER_SECONDS)
@@ -177,7 +177,7 @@ class Connections:
         connection.opening.add_done_callback(partial(self._completed, connection, accepted))
 
     async def _complete(self, connection: Connection, accepted: socket.socket) -> None:
-        """Hand ``accepted`` to the event loop, and with TLS make the handshake."""
+        """Pass ``accepted`` to the event loop, after the handshake if TLS is used."""
         tls: ssl.SSLContext | None = self.config.ssl
         limits: dict[str, Any] = {"ssl": tls, "ssl_handshake_timeout": HEADER_SECONDS} if tls else {}
         loop = asyncio.get_running_loop()
@@ -185,13 +185,13 @@ class Connections:
             await loop.connect_accepted_socket(lambda: connection, accepted, **limits)
 
     def _completed(self, connection: Connection, accepted: socket.socket, _: object) -> None:
-        """Close what did not become a connection, also where it was cancelled before it began."""
+        """Close a socket that did not become a connection, even if its task was cancelled before it began."""
         if connection.transport is None:
             self.forget(connection)
             accepted.close()
 
     async def _make_room(self) -> bool:
-        """Close the oldest connection that waits; return False if there is none."""
+        """Close the oldest connection that waits; return False if no connection waits."""
         while oldest := self._oldest():
             young_seconds = oldest.waits_since + AGE_SECONDS_MIN - asyncio.get_running_loop().time()
             if young_seconds <= 0:
@@ -204,7 +204,7 @@ class Connections:
         return False
 
     def _defer(self) -> None:
-        """Leave silent connections to the kernel for a while: to accept and replace each takes time of the driver."""
+        """Leave silent connections to the kernel for a while, because replacing each takes time of the driver."""
         if self._calm is None:
             self._set_defer(DEFER_SECONDS)
         else:
@@ -221,5 +221,5 @@ class Connections:
                 self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, seconds)
 
     def _oldest(self) -> Connection | None:
-        """Return the one that waits longest for a header, or else for an answer."""
+        """Return the connection that has waited longest for a header, or else for an answer."""
         return next((each for each in self._waiting if not each.has_header), next(iter(self._waiting), None))

@@ -1,4 +1,4 @@
-"""What a page and programs are told of a topology, as JSON. Pure."""
+"""The facts of a topology for a page and for programs, as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Snapshot:
     """A topology at one moment.
 
     Attributes:
-        at: which, in seconds since 1970.
-        is_live: whether it runs; otherwise what is stored of it is all that there will be.
-        status: as `status_facts` has it.
+        at: the moment, in seconds since 1970.
+        is_live: whether it runs; if not, its stored data doesn't change any more.
+        status: the facts of `status_facts`.
         transactions: the last ones, lowest first.
     """
 
@@ -36,7 +36,7 @@ def status_facts(status: TopologyStatus, leader: Leader | None = None) -> dict[s
 
     Args:
         status: published or stored.
-        leader: another process that leads, if one does.
+        leader: another process that leads, if there is one.
     """
     standing = status.standing.to_json()
     hold, reason, _ = standing.pop("hold"), standing.pop("reason", ""), standing.pop("paused_by", 0)
@@ -65,7 +65,7 @@ def status_facts(status: TopologyStatus, leader: Leader | None = None) -> dict[s
 
 
 def state_of(status: TopologyStatus) -> str:
-    """Return in one or two words what a topology does."""
+    """Return the activity of a topology in one or two words."""
     if status.error is not None:
         return "failed"
     if not status.is_active:
@@ -78,5 +78,5 @@ def state_of(status: TopologyStatus) -> str:
 
 
 def wait_facts(waits: Sequence[Wait]) -> list[dict[str, Any]]:
-    """Return what is waited for."""
+    """Return the reasons for a stall."""
     return [{"what": each.what, "since": each.since} for each in waits]

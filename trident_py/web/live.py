@@ -1,4 +1,7 @@
-"""A topology that runs in this process, or stands by to, as its page shows it."""
+"""The page's view of a topology that this process runs, as leader or standby.
+
+Recent transactions are kept in memory; older ones are read from the history.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +33,17 @@ from trident_py.web.shown import TRANSACTIONS_SHOWN
 from trident_py.wishing import WishAnswer, answer_to
 
 ATTEMPTS_KEPT = 1_000
-"""Of all transactions together; of more, those of the lowest are forgotten."""
+"""The limit of attempts of all transactions; above it, those of the lowest transactions are deleted."""
 
 
 @define(eq=False)
 class RecentTransactions:
-    """Keeps what is told of attempts. Any thread may ask; one tells.
+    """Keeps recent attempts from events. Any thread may read; one thread adds events.
 
     Attributes:
-        program: who runs it.
-        at_end: called when the topology has ended, behind everything else.
-        ended: says so; None: it hasn't.
+        program: the program that runs the topology.
+        at_end: called when the topology has ended, after everything else.
+        ended: the event of the end; None: it hasn't ended.
     """
 
     program: Program
@@ -55,7 +58,7 @@ class RecentTransactions:
         self._entries = Entries(self.program)
 
     def receive(self, events: Sequence[TopologyEvent]) -> None:
-        """Take what has happened."""
+        """Add events."""
         change = self._entries.take(events)
         with self._lock:
             self._leadership = change.leadership or self._leadership
@@ -74,7 +77,7 @@ class RecentTransactions:
             return self._of(set(sorted(txids)[-transactions_max:]))
 
     def transaction(self, txid: int) -> TransactionHistory | None:
-        """Return one; None: it isn't kept."""
+        """Return one transaction; None if it isn't kept."""
         with self._lock:
             return next(iter(self._of({txid})), None)
 
@@ -84,21 +87,21 @@ class RecentTransactions:
 
 
 GATHER_SECONDS = 0.25
-"""For which events are collected before the page has them."""
+"""Seconds for which events are collected before the page shows them."""
 
 EVENTS_AT_ONCE_MAX = 10_000
 
 
 @define(eq=False)
 class LiveTopology:
-    """Knows what listeners are told, and asks the query.
+    """Collects events as a listener, and reads the query.
 
     Attributes:
-        name: the topology's.
-        config: where the history is, of what was before this start.
-        program: who runs it, and its plan.
-        at_end: called when it has ended, behind everything else.
-        query: None while it starts.
+        name: the name of the topology.
+        config: names the history, which has the time before this start.
+        program: the program that runs the topology, with its plan.
+        at_end: called when it has ended, after everything else.
+        query: the running topology; None during its start.
     """
 
     name: str
@@ -114,7 +117,7 @@ class LiveTopology:
         self._prometheus = PrometheusListener(self.name)
 
     def listening(self, listeners: Listeners) -> Listeners:
-        """Return ``listeners``, and those of the page."""
+        """Return ``listeners``, with those of the page."""
         receivers: dict[str, Callable[[Sequence[TopologyEvent]], None]] = {
             "the metrics of the page": ListenerCalls(self.name, self._prometheus),
             "the page": self._recent.receive,
@@ -127,11 +130,11 @@ class LiveTopology:
 
     @property
     def epoch(self) -> int | None:
-        """The number of its leadership."""
+        """The epoch of its leadership."""
         return self.query.status.epoch if self.query else None
 
     def snapshot(self) -> Snapshot:
-        """Return how it is now."""
+        """Return the topology as it is now."""
         if self.query is None:
             status = {"state": "starting", "message": "starting", "waits_for": []}
         else:
@@ -139,12 +142,12 @@ class LiveTopology:
         return Snapshot(self.name, time.time(), True, status, self._recent.last(TRANSACTIONS_SHOWN))
 
     def _status(self, query: TridentQuery) -> TopologyStatus:
-        """Return what is published, or the end, which listeners hear of before it is."""
+        """Return the published status, or the end, which listeners receive earlier."""
         status, ended = query.status, self._recent.ended
         return status if ended is None else evolve(status, is_active=False, is_leading=False, error=ended.error)
 
     def last(self, transactions_max: int, *, failed: bool) -> Sequence[TransactionHistory]:
-        """Return the last transactions by the history, or without one those that are in memory."""
+        """Return the last transactions from the history; without a history, from memory."""
         try:
             with closing(TopologyHistory.of(self.name, self.config.history_place)) as history:
                 return history.last(transactions_max, failed=failed)
@@ -153,7 +156,7 @@ class LiveTopology:
             return [each for each in found if each.has_failed] if failed else found
 
     def transaction(self, txid: int) -> TransactionHistory:
-        """Return one that is in memory, or in the history."""
+        """Return one transaction, from memory or from the history."""
         if recent := self._recent.transaction(txid):
             return recent
         with closing(TopologyHistory.of(self.name, self.config.history_place)) as history:
@@ -164,23 +167,23 @@ class LiveTopology:
         return self.program.plan
 
     def wish(self, wish: Wish, seconds: float) -> WishAnswer:
-        """Leave a wish for whoever leads, and wait for its outcome."""
+        """Store a wish for the leader, and wait for its outcome."""
         return answer_to(wish, self.name, self._started.coordination, seconds)
 
     def elsewhere(self) -> Leader | None:
-        """Return whom it waits for while it stands by."""
+        """Return the process that leads while this one is a standby."""
         return self.query.rival if self.query else None
 
     def answer(self, function: str, args: str, seconds: float) -> RequestAnswer:
-        """Answer a request, which sees the states between two commits."""
+        """Answer a request, which reads the states between two commits."""
         return self._started.answer(function, args, seconds)
 
     def metrics(self) -> bytes:
-        """Return what Prometheus reads."""
+        """Return the metrics for Prometheus."""
         return self._prometheus.text()
 
     @property
     def _started(self) -> TridentQuery:
         if self.query is None:
-            raise TridentError(f"topology {self.name!r} is just starting; ask again", topology=self.name)
+            raise TridentError(f"topology {self.name!r} is just starting; try again", topology=self.name)
         return self.query

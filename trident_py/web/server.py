@@ -1,4 +1,4 @@
-"""An HTTP server on a thread of its own, for the page of one topology."""
+"""An HTTP server on a separate thread, for the page of one topology."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trident_py.web.connections import DRIVER_FILES, Connections, files_max, lea
 from trident_py.web.signatures import SignedRequests, Signer
 
 LAST_MESSAGE_SECONDS = 2.0
-"""For those who watch to get the last message."""
+"""Seconds to send the last message to watching pages."""
 
 CLOSE_SECONDS = 5.0
 HEADERS_BYTES_MAX = 32 * 1024
@@ -31,9 +31,9 @@ class PageServer:
     """Serves a page from `open` until `close`.
 
     Attributes:
-        page: what it serves.
-        config: where.
-        token: who has it is let in.
+        page: the page to serve.
+        config: names the address.
+        token: the token that requests must have.
     """
 
     page: Page
@@ -45,7 +45,7 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        """The URL by which other processes find it, once it is open."""
+        """The URL for other processes, once it is open."""
         at = self._where
         host = at.shown_host
         if at.host in ("0.0.0.0", "::"):  # noqa: S104 - all addresses of this machine, which goes by its name elsewhere
@@ -54,14 +54,14 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """The address of the page with the token, for who started it."""
+        """The URL of the page with the token, for the user who started it."""
         return f"{self.address}/?token={self.token.reveal()}"
 
     def open(self) -> None:
-        """Begin to serve.
+        """Start the server.
 
         Raises:
-            ConfigError: the address is taken or not this machine's, or the certificate can't be used.
+            ConfigError: the address is in use or not this machine's, or the certificate can't be used.
         """
         at = self._where
         try:
@@ -92,7 +92,7 @@ class PageServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Tell who watches how it is at last, and end; returns when nothing is served any more."""
+        """Send the last message to watching pages, and stop; return when nothing is served any more."""
         if self._server is None or self._thread is None:
             return
         self.page.is_closing = True
@@ -108,7 +108,7 @@ class PageServer:
         return uvicorn.Config(
             access,
             log_config=None,
-            access_log=False,  # addresses may have tokens
+            access_log=False,  # URLs may contain tokens
             lifespan="off",
             ws="none",
             server_header=False,
@@ -124,7 +124,7 @@ class PageServer:
     @property
     def _where(self) -> ServeAddress:
         if self.config.serve is None:
-            raise AssertionError("there is a server only where the config says where it is")
+            raise AssertionError("there is a server only if the config names its address")
         return self.config.serve
 
     @property
@@ -140,20 +140,20 @@ class PageServer:
 
 
 class _Server(uvicorn.Server):
-    """Accepts its connections by `Connections`, which bounds them, instead of by the event loop."""
+    """Accepts connections by `Connections`, which limits them, instead of by the event loop."""
 
     _connections: Connections
     _accepting: Task[None]
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept."""
+        """Start to accept connections."""
         await super().startup(sockets=[])
         self._connections = Connections(self.config, self.server_state)
         [listener] = sockets or []
         self._accepting = create_task(self._connections.accept(listener))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more, and close all that is open."""
+        """Stop accepting, and close all connections."""
         self._accepting.cancel()
         self._connections.close()
         await super().shutdown(sockets=sockets)

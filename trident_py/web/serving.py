@@ -1,4 +1,4 @@
-"""The page of a topology that starts: from its config to a server, where one is wanted."""
+"""The page of a starting topology: it starts a server if the config asks for one."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ NEEDED = ("prometheus_client", "starlette", "uvicorn")
 
 @frozen
 class Serving:
-    """The page of a topology that starts; without a server there is none."""
+    """The page of a starting topology; without a server, its methods do nothing."""
 
     _topology: LiveTopology | None = None
     _server: PageServer | None = None
 
     @property
     def address(self) -> str:
-        """The URL by which other processes find it; empty: there is none."""
+        """The URL for other processes; empty without a server."""
         return self._server.address if self._server else ""
 
     def listening(self, listeners: Listeners) -> Listeners:
-        """Return ``listeners``, and those that the page needs."""
+        """Return ``listeners``, with those of the page."""
         return self._topology.listening(listeners) if self._topology else listeners
 
     def show(self, query: TridentQuery) -> None:
-        """Show what has started, until it ends."""
+        """Show the running topology until it ends."""
         if self._topology and self._server:
             query.page = self._server.url
             self._topology.query = query
@@ -47,10 +47,10 @@ class Serving:
 
 @contextmanager
 def served(name: str, config: TridentConfig, program: MakeProgram) -> Iterator[Serving]:
-    """Serve the page of a topology where ``config`` says; closed if the block raises, else when the topology has ended.
+    """Serve the page of a topology as ``config`` says; it closes if the block raises, else when the topology has ended.
 
     Raises:
-        ConfigError: what it needs isn't installed, the address is taken, or the certificate can't be used.
+        ConfigError: a library isn't installed, the address is in use, or the certificate can't be used.
     """
     if config.serve is None:
         yield Serving()
@@ -75,7 +75,7 @@ def ensure_installed() -> None:
     """Return if a page can be served.
 
     Raises:
-        ConfigError: a library is missing; says how to install it.
+        ConfigError: a library is missing; the message says how to install it.
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ConfigError(f"a page needs {', '.join(missing)}, not installed: pip install 'trident-py[serve]'")

@@ -1,4 +1,4 @@
-"""What a page is about: a topology that runs here, or one that is known from what is stored."""
+"""The topology of a page: it runs in this process, or is read from its stored data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trident_py.web.facts import Snapshot
 from trident_py.wishing import WishAnswer
 
 TRANSACTIONS_SHOWN = 200
-"""By a page at once, the last ones."""
+"""The number of transactions on a page, which are the last ones."""
 
 
 class ShownTopology(Protocol):
@@ -22,40 +22,40 @@ class ShownTopology(Protocol):
 
     @property
     def name(self) -> str:
-        """The topology's."""
+        """The name of the topology."""
         ...
 
     @property
     def epoch(self) -> int | None:
-        """The number of the leadership that this process has; None: it doesn't lead."""
+        """The epoch of this process's leadership; None if it doesn't lead."""
         ...
 
     def snapshot(self) -> Snapshot:
-        """Return how it is now, with the transactions that a page shows. Called on one thread, as are the next two."""
+        """Return the present status, and the transactions of a page. One thread calls this and the next two methods."""
         ...
 
     def last(self, transactions_max: int, *, failed: bool) -> Sequence[TransactionHistory]:
-        """Return the last transactions, lowest first; with ``failed`` those only of which an attempt has failed."""
+        """Return the last transactions, lowest first; with ``failed`` only those with a failed attempt."""
         ...
 
     def transaction(self, txid: int) -> TransactionHistory:
-        """Return one.
+        """Return one transaction.
 
         Raises:
-            NoHistoryError: nothing is known of it.
+            NoHistoryError: it is unknown.
         """
         ...
 
     def plan(self) -> Sequence[Json]:
-        """Return the nodes of its graph, as `diagram` has them; none: they are not known."""
+        """Return the nodes of its graph, as from `diagram`; empty if unknown."""
         ...
 
     def wish(self, wish: Wish, seconds: float) -> WishAnswer:
-        """Leave a wish, and wait for its outcome up to so many seconds."""
+        """Store a wish, and wait for its outcome up to this many seconds."""
         ...
 
     def elsewhere(self) -> Leader | None:
-        """Return another process that leads the topology; None: this one does, or nobody."""
+        """Return another process that leads the topology; None if this one leads, or no process does."""
         ...
 
     def answer(self, function: str, args: str, seconds: float) -> RequestAnswer:
@@ -63,12 +63,12 @@ class ShownTopology(Protocol):
 
         Raises:
             UnknownFunction: the topology has no such function.
-            RequestError: its code raised.
-            TimeoutError: it took longer.
-            TridentError: it may be asked again, here or elsewhere.
+            RequestError: its code raised an exception.
+            TimeoutError: the time has passed.
+            TridentError: a retry may succeed, here or in another process.
         """
         ...
 
     def metrics(self) -> bytes | None:
-        """Return what Prometheus reads; None: nothing is measured here."""
+        """Return the metrics for Prometheus; None if this process measures nothing."""
         ...

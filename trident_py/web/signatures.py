@@ -1,4 +1,7 @@
-"""Signatures of requests and answers: each side shows that it has the token, and neither sends it."""
+"""Signatures of requests and answers: each side proves that it has the token, without sending it.
+
+A nonce, which is valid once and for a short time, protects each request against repetition.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ from coordinators.values.secret import Secret
 from trident_py.web.bodies import UNKNOWN_BODY_BYTES_MAX, read_body
 
 SCHEME = "Trident"
-"""In ``Authorization``, before ``EPOCH:NONCE:SIGNATURE``."""
+"""The scheme in ``Authorization``, before ``EPOCH:NONCE:SIGNATURE``."""
 
 SIGNATURE = "Trident-Signature"
-"""The header of an answer that has its signature."""
+"""The header that has the signature of an answer."""
 
 NONCE_SECONDS = 60
-"""For which a nonce may be used."""
+"""Seconds for which a nonce is valid."""
 
 
 @frozen
@@ -39,7 +42,7 @@ class Signer:
         return self._sign("request", method, path, sha256(body).hexdigest(), str(epoch), nonce)
 
     def sign_answer(self, nonce: str, status: int, epoch: str | None, txid: str | None, body: bytes) -> str:
-        """Return the signature of the answer to the request that had ``nonce``; the others are headers, if there."""
+        """Return the signature of the answer to the request with ``nonce``; epoch and txid are headers, if present."""
         return self._sign("answer", nonce, str(status), epoch or "", txid or "", sha256(body).hexdigest())
 
     def _sign(self, *parts: str) -> str:
@@ -48,7 +51,7 @@ class Signer:
 
 @frozen
 class SignedHeader:
-    """What the header ``Authorization`` of a signed request says."""
+    """The content of the header ``Authorization`` of a signed request."""
 
     epoch: int
     nonce: str
@@ -56,7 +59,7 @@ class SignedHeader:
 
     @classmethod
     def of(cls, value: str) -> SignedHeader | None:
-        """Return it by its text; None: it is something else."""
+        """Parse the header; None if it has another form."""
         scheme, _, given = value.partition(" ")
         epoch, *rest = given.strip().split(":")
         if scheme.lower() != SCHEME.lower() or len(rest) != 2 or not (epoch.isascii() and epoch.isdigit()):
@@ -69,18 +72,18 @@ class SignedHeader:
 
 @define(eq=False)
 class Nonces:
-    """Makes nonces, each of which may be used once, and soon. Only those that were used are kept."""
+    """Makes nonces; each is valid once and for a short time. Only used ones are stored."""
 
     _key: bytes = field(factory=lambda: secrets.token_bytes(32))
     _used: dict[str, float] = field(factory=dict)
 
     def draw(self) -> str:
-        """Return a new one."""
+        """Return a new nonce."""
         text = f"{int(time.monotonic()) + NONCE_SECONDS}.{secrets.token_hex(16)}"
         return f"{text}.{self._mark(text)}"
 
     def spend(self, nonce: str) -> bool:
-        """Tell whether ``nonce`` is one of ours that may be used; it can't be used again."""
+        """Return whether ``nonce`` is valid and unused, and mark it as used."""
         text, _, mark = nonce.rpartition(".")
         if not hmac.compare_digest(mark.encode(), self._mark(text).encode()):
             return False
@@ -102,10 +105,10 @@ class SignedRequests:
     """Answers signed requests, and signs the answers.
 
     Attributes:
-        app: what answers them.
+        app: the application that answers them.
         signer: has the token.
-        epoch: returns that of the leadership of this process; None: it doesn't lead.
-        nonces: those of this server.
+        epoch: returns the epoch of this process's leadership; None: it doesn't lead.
+        nonces: the nonces of this server.
     """
 
     app: ASGIApp
@@ -114,10 +117,10 @@ class SignedRequests:
     nonces: Nonces = field(factory=Nonces, init=False)
 
     async def answer(self, given: SignedHeader, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the request that has ``given`` as its header.
+        """Answer the request with the header ``given``.
 
         Raises:
-            HTTPException: it isn't signed by the token, or its nonce was used, is too old, or isn't ours.
+            HTTPException: the signature doesn't match the token; or its nonce was used, is too old, or isn't ours.
         """
         body = await read_body(receive, UNKNOWN_BODY_BYTES_MAX)
         path = scope["raw_path"].decode("latin-1")
@@ -128,16 +131,16 @@ class SignedRequests:
             raise HTTPException(401, "the request is not signed by the token of this topology")
         if not self.nonces.spend(given.nonce):
             raise HTTPException(
-                401, "the nonce was used before, is too old, or is not of this server; GET /nonce gives one"
+                401, "the nonce was used before, is too old, or is not from this server; GET /nonce returns a new one"
             )
         scope["state"]["connection"].let_in()
         app: ASGIApp = self.app
         if given.epoch != self.epoch():
-            app = JSONResponse({"error": f"this process doesn't lead epoch {given.epoch}; ask again"}, 409)
+            app = JSONResponse({"error": f"this process doesn't lead epoch {given.epoch}; try again"}, 409)
         await self._sign(app, given.nonce, scope, body, receive, send)
 
     async def _sign(self, app: ASGIApp, nonce: str, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
-        """Have ``app`` answer, and send its answer with a signature once it is complete."""
+        """Call ``app``, and send its answer with a signature once it is complete."""
         rest: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         made: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""A topology that doesn't run in this process, as its page shows it: by its history, and by its record."""
+"""A topology that doesn't run in this process, as its page shows it: read from its history and its record."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from trident_py.web.shown import TRANSACTIONS_SHOWN
 from trident_py.wishing import WishAnswer, answer_to
 
 LOOK_AGAIN_SECONDS = 2.0
-"""Between two questions to the coordination: each is a connection of its own."""
+"""Seconds between two reads from the coordination, each of which needs a new connection."""
 
 
 @define(eq=False)
 class StoredTopology:
-    """Reads what its leader writes.
+    """Reads the stored data of a topology.
 
     Attributes:
-        place: of its history, which one thread reads.
-        coordination: who knows where it is now, and takes wishes; None: it is out of reach.
+        place: the place of its history, which one thread reads.
+        coordination: reads its record, and stores wishes; None: it is unreachable.
     """
 
     name: str
@@ -49,7 +49,7 @@ class StoredTopology:
         return
 
     def snapshot(self) -> Snapshot:
-        """Return how it is by what was stored last."""
+        """Return the topology as it was last stored."""
         history = self._history
         leadership, now = history.leaderships[-1], time.time()
         status = self._status(leadership, now)
@@ -57,7 +57,7 @@ class StoredTopology:
 
     @property
     def _history(self) -> TopologyHistory:
-        """Its history, with the leaderships that there are now."""
+        """Its history, with its present leaderships."""
         self._opened = self._opened.refreshed() if self._opened else TopologyHistory.of(self.name, self.place)
         return self._opened
 
@@ -85,7 +85,7 @@ class StoredTopology:
         return self._history.last(transactions_max, failed=failed)
 
     def transaction(self, txid: int) -> TransactionHistory:
-        """Return one."""
+        """Return one transaction."""
         return self._history.transaction(txid)
 
     def plan(self) -> Sequence[Json]:
@@ -93,26 +93,26 @@ class StoredTopology:
         return self._history.leaderships[-1].program.plan
 
     def wish(self, wish: Wish, seconds: float) -> WishAnswer:
-        """Leave a wish for whoever leads it, or leads it next."""
+        """Store a wish for its present or next leader."""
         if self.coordination is None:
             raise TridentError(f"topology {self.name!r}: where its record is can't be reached from here")
         return answer_to(wish, self.name, self.coordination, seconds)
 
     def elsewhere(self) -> Leader | None:
-        """Return who leads it."""
+        """Return the process that leads it."""
         return self.coordination.describe(self.name).leader if self.coordination else None
 
     def answer(self, function: str, args: str, seconds: float) -> RequestAnswer:
-        """Refuse: its states are in no hands here."""
+        """Refuse: this process doesn't have its states."""
         raise TridentError(f"nobody leads topology {self.name!r}, so nobody answers", topology=self.name)
 
     def metrics(self) -> None:
-        """Return nothing: who leads it measures."""
+        """Return None: only the leader measures."""
         return
 
 
 def _ended(leadership: LeadershipEntry) -> dict[str, object]:
-    """Return what the last leadership has left, where none is there now, or that isn't known."""
+    """Return the facts of the last leadership, if no process leads now, or if that is unknown."""
     state = "failed" if leadership.error else "not running" if leadership.ended else "not known"
     message = {
         "failed": f"ended: {leadership.error}",

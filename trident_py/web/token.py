@@ -1,4 +1,4 @@
-"""The token of a page: whoever has it sees rows, and may change what the topology does."""
+"""The token of a page: a client with the token sees rows, and may control the topology."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from coordinators.values.secret import Secret
 from trident_py.errors import ConfigError
 
 VARIABLE = "TRIDENT_TOKEN"
-"""The environment variable, for processes on several machines; nobody else sees it."""
+"""The environment variable of the token, for processes on several machines; other users can't read it."""
 
 TOKEN_BYTES = 24
 CHARS_MIN = 16
-"""What is shorter could be guessed."""
+"""The shortest token; a shorter one could be guessed."""
 
 
 def token_at(state_dir: Path) -> Secret:
-    """Return the token in the environment, or else that of ``state_dir``, in a file for its owner alone.
+    """Return the token in the environment, or else the one in a file of ``state_dir``, which only its owner can read.
 
-    The first to ask makes it.
+    If the file doesn't exist, it is made.
 
     Raises:
         ConfigError: the variable is too short, or the file can't be made or read.
@@ -40,7 +40,7 @@ def token_at(state_dir: Path) -> Secret:
 
 
 def _make(path: Path) -> None:
-    """Make the file in one step: another process may do the same at this moment, and the first one's token counts."""
+    """Make the file in one step: another process may do the same at this moment, and the first token counts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}-{secrets.token_hex(8)}")
     with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:

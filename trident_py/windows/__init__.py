@@ -1,4 +1,4 @@
-"""Windows over a stream: the four kinds that `Stream.window` takes."""
+"""The windows of a stream: the four kinds for `Stream.window`."""
 
 from trident_py._lazy import lazy
 

@@ -1,13 +1,12 @@
-"""The rows of windows, kept in a state: what has come and may still be in a window that fires.
+"""The rows of windows, kept in a state: all rows that a future window may need.
 
-The rows of one window, and how far it is, are in one value, its head. Where rows are more than `SEAL_BYTES`, they are
-put into a slot of their own, which is not written again until no window to come has any of them; then it is used for
-others. So a commit writes one value for each window that got rows, and seldom another, however long windows are; and
-nothing has ever to be removed. Everything is read from the state in each transaction: nothing can differ from it after
-a rollback.
+The last rows of one window, and its progress, are in one value: its head. If rows exceed `SEAL_BYTES`, they move to a
+separate slot, which is written again only when no future window needs its rows. So a commit writes one value for each
+window that got rows, and seldom another, for windows of any length; and nothing ever has to be removed. Everything is
+read from the state in each transaction, so nothing can differ from it after a rollback.
 
-A head is a line of JSON, then rows; rows are an Arrow record batch without its schema, in which every Spark type comes
-back as it was. Windows with other rows, or of other sizes, are refused by the name of the column.
+A head is a line of JSON, then rows. Rows are an Arrow record batch without its schema, which preserves every Spark
+type. Windows with other rows, or of other sizes, are refused by the name of the column.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.windows.windows import Advance, Firing, Window, WindowProgress
 
 SEAL_BYTES = 64 * 1024
-"""Rows of more bytes go into a slot; fewer are written with the head, again with each batch."""
+"""Rows of more bytes go into a slot. Fewer are written with the head, again with each batch."""
 
 KEYS = StructType([StructField("window", StringType(), False), StructField("slot", LongType(), False)])
 """The key fields of a state of windows. ``window`` is the text of the group's values; slot 0 is the head."""
@@ -47,7 +46,7 @@ _Entries: TypeAlias = dict[tuple[str, int], bytes]
 
 @frozen
 class _Chunk:
-    """Rows in a slot."""
+    """Rows stored in a slot."""
 
     slot: int
     start: int
@@ -56,12 +55,12 @@ class _Chunk:
 
 @frozen
 class _Held:
-    """What is kept of one window.
+    """The stored content of one window.
 
     Attributes:
         chunks: the slots in use, in order of their rows.
-        slots: how many slots there are; those in no chunk are free.
-        loose: the rows behind those of ``chunks``, the last ones that came.
+        slots: the number of slots; a slot in no chunk is free.
+        loose: the rows after those of ``chunks``, which are the last ones.
     """
 
     progress: WindowProgress = WindowProgress()  # noqa: RUF009 - frozen
@@ -76,19 +75,19 @@ class _Held:
 
     @property
     def free_slot(self) -> int:
-        """One that nothing is in."""
+        """The number of a free slot."""
         used = {chunk.slot for chunk in self.chunks}
         return next(slot for slot in range(1, self.slots + 2) if slot not in used)
 
 
 @frozen(kw_only=True)
 class FiredWindows:
-    """Windows that fire at once: the trigger and the rows of each, made while they are gone through.
+    """Windows that fire at once: the trigger and the rows of each, made during iteration.
 
-    A row may be in as many of them as a window has rows: all at once would be that many times the rows.
+    A row may be in as many windows as a window has rows, so all at once would need that many times the memory.
 
     Attributes:
-        rows: those of all of the windows.
+        rows: the rows of all windows.
         first: the number of the first of ``rows``.
     """
 
@@ -122,7 +121,7 @@ class WindowRows:
 
     @property
     def value(self) -> StructField:
-        """The value field of the state; its name says which windows over which fields are in there."""
+        """The value field of the state; its name contains the kind of the windows and their fields."""
         fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
         digest = sha256(json.dumps(fields).encode()).hexdigest()
         return StructField(f"{self.window.slug}_{digest[:8]}", BinaryType())
@@ -133,9 +132,9 @@ class WindowRows:
         """Add rows to windows, and fire those that are due.
 
         Args:
-            state: with the fields `KEYS` and `value`, in a transaction.
-            batch: the rows for each key; none perhaps, where it is for time to pass.
-            now: in microseconds since the epoch.
+            state: a state with the fields `KEYS` and `value`, in a transaction.
+            batch: the rows for each key; empty if only time passes.
+            now: the time in microseconds since the epoch.
 
         Returns:
             The windows that fired, for each key of ``batch``, in order.
@@ -156,11 +155,11 @@ class WindowRows:
         return fired
 
     def next_firing_at(self, state: MapState[bytes], key: str) -> int | None:
-        """Return when the rows of ``key`` fire next, if no more come; None: they don't wait for time to pass."""
+        """Return when the rows of ``key`` fire next if no more come; None if they don't fire by time."""
         return self.window.next_firing_at(self._heads(state, [key])[key].progress)
 
     def _tables(self, batch: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, list[pa.RecordBatch]]:
-        """Return the rows of each key in Arrow, turned at once: for a few rows each it takes a third of the time."""
+        """Convert the rows of each key to Arrow at once: with few rows for each key, it takes a third of the time."""
         whole = arrow_table(list(chain.from_iterable(batch.values())), self.schema)
         found, start = {}, 0
         for key, rows in batch.items():
@@ -190,7 +189,7 @@ class WindowRows:
     def _sealed(
         self, state: MapState[bytes], held: Mapping[str, _Held], steps: Mapping[str, Advance]
     ) -> dict[str, list[pa.RecordBatch]]:
-        """Return the chunks of each key that have rows of windows which fire."""
+        """Return the stored chunks of each key that have rows of firing windows."""
         wanted = [
             (key, chunk.slot)
             for key, step in steps.items()
@@ -212,7 +211,7 @@ class WindowRows:
         return FiredWindows(firings=step.fired, rows=rows, first=step.after.seen - len(rows))
 
     def _kept(self, key: str, before: _Held, step: Advance, batches: list[pa.RecordBatch]) -> _Entries:
-        """Return what is to be stored for ``key``; ``batches`` are its loose rows, and the new ones."""
+        """Return the values to store for ``key``; ``batches`` are its loose rows, then the new ones."""
         entries: _Entries = {}
         chunks = tuple(chunk for chunk in before.chunks if chunk.stop > step.keep)
         loose = self._joined(batches, step.keep - before.loose_start)
@@ -225,7 +224,7 @@ class WindowRows:
         return entries
 
     def _joined(self, batches: list[pa.RecordBatch], drop: int) -> pa.RecordBatch | None:
-        """Return all rows but the first ``drop`` in one batch; None if there are none."""
+        """Return all rows except the first ``drop``, in one batch; None if no row is left."""
         table = pa.Table.from_batches(batches, self._arrow).slice(max(0, drop)).combine_chunks()
         return table.to_batches()[0] if table.num_rows else None
 
@@ -254,7 +253,7 @@ def _bytes(batch: pa.RecordBatch) -> bytes:
 
 @frozen
 class LocalWindows(StateFactory):
-    """Keeps windows in ``<topology>-windows.db`` of the ``state_dir``, by `SQLiteState`; a table for each name."""
+    """Keeps windows in ``<topology>-windows.db`` of the ``state_dir``, by `SQLiteState`, with a table for each name."""
 
     guarantee = "exactly-once"
     kind = StateKind.FENCED
@@ -268,7 +267,7 @@ class LocalWindows(StateFactory):
 
     @property
     def table(self) -> str:
-        """A table's name like ``name``, and for no other name."""
+        """The table for ``name``; each name has a different table."""
         readable = re.sub(r"[^a-z0-9]", "_", self.name.lower())[:_NAME_CHARS]
         return f"w_{readable}_{sha256(self.name.encode()).hexdigest()[:8]}"
 
@@ -277,7 +276,7 @@ class LocalWindows(StateFactory):
         return evolve(self, fields=(keys, value))
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
-        """Return the state; its directory is made where there is none."""
+        """Return the state; its directory is created if it is missing."""
         if self._fields is None:
             raise StateError(f"{self!r} keeps windows only; only window() tells it which")
         conf.state_dir.mkdir(parents=True, exist_ok=True)

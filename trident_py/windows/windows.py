@@ -1,7 +1,7 @@
-"""Windows: which rows of a stream are aggregated together, across batches, by count or by time.
+"""Windows: the rows of a stream that are aggregated together, across batches, by count or by time.
 
-All of it is arithmetic: the rows of a stream are numbered from 0 as they come, and a window that fires is a range of
-them. It reads no clock and keeps nothing; rows are kept by `trident_py.windows.window_store`.
+This module only calculates: rows are numbered from 0 as they come, and a firing window is a range of numbers. It reads
+no clock and stores nothing; `trident_py.windows.window_store` stores rows.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _SHORTEST_SECONDS = 0.001
 
 @frozen
 class WindowProgress:
-    """How far a window is; with its rows, all that it has to remember.
+    """The progress of a window; with its rows, all of its state.
 
     Attributes:
-        seen: how many rows it was given; the next has this number.
-        time: its own time, rounded down as far as makes no difference. Windows by time only.
-        panes: time and number of the first of the rows that came at a time, for each such run; ascending. Windows by
-            time only. Rows that no future window has are left out.
-        ahead: by how much its own time is ahead of the times that it is given: these went back while it held rows.
+        seen: the number of rows so far, which is the number of the next row.
+        time: the window's time, rounded down as far as that makes no difference. Windows by time only.
+        panes: for each group of rows that came at one time, the time and the number of its first row; ascending. Rows
+            that no future window needs are left out. Windows by time only.
+        ahead: by how much its time is ahead of the times that it receives, because these went back while it held rows.
     """
 
     seen: int = 0
@@ -44,8 +44,8 @@ class Firing:
     """A window that fires: the rows with the numbers ``start`` to ``stop`` - 1, at least one.
 
     Attributes:
-        trigger: what it is known by, in ascending order. By count: 1 for the first, 2 for the second, …; by time: the
-            end of the window, in microseconds since the epoch.
+        trigger: identifies it, in ascending order. By count: 1 for the first, 2 for the second, …; by time: the end of
+            the window, in microseconds since the epoch.
     """
 
     trigger: int
@@ -55,12 +55,12 @@ class Firing:
 
 @frozen
 class Advance:
-    """What more rows, or a later time, make of a window.
+    """The result of more rows, or of a later time.
 
     Attributes:
-        fired: in order.
-        after: the progress then.
-        keep: the number of the first row that a future window may have.
+        fired: the windows that fired, in order.
+        after: the new progress.
+        keep: the number of the first row that a future window may need.
     """
 
     fired: tuple[Firing, ...]
@@ -69,12 +69,12 @@ class Advance:
 
 
 class Window(ABC):
-    """Which rows are aggregated together, and when: one of the four kinds."""
+    """A kind of window: it decides which rows are aggregated together, and when."""
 
     @property
     @abstractmethod
     def is_timed(self) -> bool:
-        """Whether it fires by time, whoever's rows it has: then the windows of all keys fire at once."""
+        """Whether it fires by time; then the windows of all keys fire at once."""
 
     @property
     @abstractmethod
@@ -84,15 +84,15 @@ class Window(ABC):
     @property
     @abstractmethod
     def length_micros(self) -> int | None:
-        """How long it is, in microseconds; None: it doesn't go by time."""
+        """Its length in microseconds; None for a window by count."""
 
     @abstractmethod
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
-        """Take ``rows`` more rows, none perhaps, at the time ``now``."""
+        """Add ``rows`` more rows (or none) at the time ``now``, and return the result."""
 
     @abstractmethod
     def next_firing_at(self, progress: WindowProgress) -> int | None:
-        """Return the lowest ``now`` at which it fires without more rows; None: it doesn't."""
+        """Return the lowest ``now`` at which it fires without more rows, or None."""
 
 
 def _check_count(_: object, attribute: Attribute[int], value: object) -> None:
@@ -135,7 +135,7 @@ class _CountWindow(Window):
         return None
 
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
-        """Fire after each ``slide`` rows, on the last ``length`` of all, or as many as there are (Storm W2)."""
+        """Fire after each ``slide`` rows, with the last ``length`` rows, or with all if there are fewer."""
         length, slide = self._sizes
         seen = progress.seen + rows
         done, due = progress.seen // slide, seen // slide
@@ -145,7 +145,7 @@ class _CountWindow(Window):
         return Advance(fired, WindowProgress(seen), max(0, (due + 1) * slide - length))
 
     def next_firing_at(self, progress: WindowProgress) -> int | None:
-        """Return None: it waits for rows."""
+        """Return None: only rows make it fire."""
         return None
 
 
@@ -164,11 +164,11 @@ class _DurationWindow(Window):
         return self._sizes[0]
 
     def advance(self, progress: WindowProgress, rows: int, now: int) -> Advance:
-        """Fire for each multiple of ``slide`` that has passed; then take the rows, which come at ``now``.
+        """Fire for each multiple of ``slide`` that has passed; then add the rows, which came at ``now``.
 
-        The window that ends at ``e`` has the rows that came from ``e`` - ``length`` until before ``e``. Where ``now``
-        goes back while there are rows, the window's own time stays, and goes on from there as ``now`` does, so that
-        windows fire although a clock was ahead for a while. Where there are none, ``now`` is its time.
+        The window that ends at ``e`` has the rows that came from ``e`` - ``length`` until before ``e``. If ``now`` goes
+        back while there are rows, the window's time stays, and advances from there as ``now`` does. So windows fire
+        although a clock was ahead for a while. If there are no rows, ``now`` is its time.
         """
         length, slide = self._sizes
         panes = progress.panes
@@ -190,14 +190,14 @@ class _DurationWindow(Window):
         return Advance(tuple(fired), after, panes[0][1] if panes else after.seen)
 
     def next_firing_at(self, progress: WindowProgress) -> int | None:
-        """Return the end of the next window, if there are rows: all that are left are in it."""
+        """Return the end of the next window, if there are rows: it has all rows that are left."""
         _, slide = self._sizes
         return _next(progress.time, slide) - progress.ahead if progress.panes else None
 
     def _pane(self, time: int) -> int:
         """Return the last time up to ``time`` at which a window begins or ends.
 
-        What came since is in the same windows.
+        All later rows are in the same windows.
         """
         length, slide = self._sizes
         return max(time // slide * slide, (time + length) // slide * slide - length)
@@ -209,10 +209,10 @@ def _next(time: int, slide: int) -> int:
 
 @frozen
 class TumblingCount(_CountWindow):
-    """Each ``length`` rows are a window, each row is in one.
+    """Each ``length`` rows are a window; each row is in exactly one.
 
     Raises:
-        TopologyError: ``length`` is no number from 1.
+        TopologyError: ``length`` is not a whole number from 1.
     """
 
     length: int = field(validator=_check_count)
@@ -230,10 +230,10 @@ class TumblingCount(_CountWindow):
 class SlidingCount(_CountWindow):
     """After each ``slide`` rows, the last ``length`` rows are a window.
 
-    Until there are so many it has those that there are: with length 5 and slide 2, the rows 1–2, 1–4, 2–6, 4–8, ….
+    The first windows have fewer rows: with length 5 and slide 2, the rows 1–2, 1–4, 2–6, 4–8, ….
 
     Raises:
-        TopologyError: one is no number from 1, or ``slide`` is above ``length``.
+        TopologyError: one of them is not a whole number from 1, or ``slide`` is above ``length``.
     """
 
     length: int = field(validator=_check_count)
@@ -250,16 +250,17 @@ class SlidingCount(_CountWindow):
 
 @frozen
 class TumblingDuration(_DurationWindow):
-    """The rows of each ``length`` of time are a window, each row is in one.
+    """The rows of each ``length`` of time are a window; each row is in exactly one.
 
-    A row's time is that of its transaction, see `SinkTransaction.time`. Windows begin at the multiples of ``length``
-    since the epoch (1970, UTC), wherever and whenever the topology is started: those of an hour at full hours.
+    A row's time is the time of its transaction, see `SinkTransaction.time`. Windows begin at the multiples of
+    ``length`` since the epoch (1970, UTC), wherever and whenever the topology is started: windows of an hour begin at
+    full hours.
 
     Args:
         length: in seconds, or a `timedelta`; a millisecond or longer.
 
     Raises:
-        TopologyError: ``length`` is no such duration.
+        TopologyError: ``length`` is not such a duration.
     """
 
     length: float = field(converter=_seconds, validator=_check_duration)
@@ -278,17 +279,17 @@ class TumblingDuration(_DurationWindow):
 class SlidingDuration(_DurationWindow):
     """After each ``slide`` of time, the rows of the last ``length`` of time are a window.
 
-    Windows end at the multiples of ``slide`` since the epoch; the rest is as with `TumblingDuration`.
+    Windows end at the multiples of ``slide`` since the epoch; all else is as for `TumblingDuration`.
 
-    Each commit reads and writes some 26 bytes for each ``slide`` within ``length`` in which rows came: give it a
-    thousandth of ``length`` or more (measured: 3 600 of them take 5 ms, 360 000 take 2 s).
+    Each commit reads and writes some 26 bytes for each ``slide`` within ``length`` in which rows came. So make
+    ``slide`` a thousandth of ``length`` or more (measured: 3 600 slides take 5 ms, 360 000 take 2 s).
 
     Args:
         length: in seconds, or a `timedelta`; a millisecond or longer.
         slide: likewise; at most ``length``.
 
     Raises:
-        TopologyError: one is no such duration, or ``slide`` is above ``length``.
+        TopologyError: one of them is not such a duration, or ``slide`` is above ``length``.
     """
 
     length: float = field(converter=_seconds, validator=_check_duration)

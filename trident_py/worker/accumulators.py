@@ -1,4 +1,4 @@
-"""User-written aggregators over Arrow batches: one pass over a partition, one value per group."""
+"""User-written aggregators over Arrow batches: one pass over a partition, with one value per group."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ Groups: TypeAlias = dict[tuple[Any, ...], Any]
 """The value of each group, by key."""
 
 GROUPS_MAX = 100_000
-"""Partial values that a task keeps before it passes them on; more would only take memory."""
+"""Partial values that a task keeps before it passes them on; more would only use memory."""
 
 
 class Accumulator(ABC, Generic[V]):
-    """How the rows of one group become one value, and that value rows.
+    """Accumulates the rows of one group into a value, and turns that value into result rows.
 
-    A row is what the aggregator sees of it, a Row; for a `ChainAccumulator` a tuple with a Row for each aggregator.
+    A row is a Row of the fields that the aggregator reads; for a `ChainAccumulator`, a tuple with a Row for each
+    aggregator.
     """
 
     @property
     def user_code(self) -> list[object]:
-        """What users gave to be called in it, if it has to be prepared."""
+        """The user objects that it calls, if they must be prepared."""
         return []
 
     @abstractmethod
@@ -65,7 +66,7 @@ class Accumulator(ABC, Generic[V]):
 
     @abstractmethod
     def results(self, value: V) -> list[Values]:
-        """Return the rows that a group gives, without its key."""
+        """Return the result rows of a group, without its key."""
 
 
 @frozen
@@ -78,11 +79,11 @@ class CombiningAccumulator(Accumulator[Any]):
         return self.aggregator.zero()
 
     def first(self, row: Row) -> Any:
-        """Take the row's own value: zero is left out, as where it is None in Storm."""
+        """Return the row's own value; ``zero`` is not combined in, as in Storm if it is null."""
         return self.aggregator.init(row)
 
     def following(self, value: Any, row: Row) -> Any:
-        """Combine one more row; after rows that cancel each other out, start with it."""
+        """Combine the value with one more row; if earlier rows cancelled each other out, start with this row."""
         return self.first(row) if value is REMOVE else self.aggregator.combine(value, self.first(row))
 
     def results(self, value: Any) -> list[Values]:
@@ -104,15 +105,15 @@ class ReducingAccumulator(Accumulator[Any]):
     aggregator: ReducerAggregator[Any]
 
     def empty(self) -> Any:
-        """Return the value to start from."""
+        """Return the initial value."""
         return self.aggregator.init()
 
     def first(self, row: Row) -> Any:
-        """Reduce the row onto the value to start from."""
+        """Reduce the row onto the initial value."""
         return self.aggregator.reduce(self.aggregator.init(), row)
 
     def following(self, value: Any, row: Row) -> Any:
-        """Reduce the row onto the value so far."""
+        """Reduce the row onto the present value."""
         return self.aggregator.reduce(value, row)
 
     def results(self, value: Any) -> list[Values]:
@@ -121,7 +122,7 @@ class ReducingAccumulator(Accumulator[Any]):
 
 @define
 class Emitting:
-    """The value of an `Aggregator`, and what it has emitted for this group."""
+    """The value of an `Aggregator`, and the rows that it has emitted for this group."""
 
     value: Any
     collector: RowCollector
@@ -129,7 +130,7 @@ class Emitting:
 
 @frozen
 class AggregatorAccumulator(Accumulator[Emitting]):
-    """Rows to whatever an `Aggregator` emits."""
+    """Rows to the rows that an `Aggregator` emits."""
 
     aggregator: Aggregator[Any]
     batch_id: TransactionAttempt | int | None
@@ -141,16 +142,16 @@ class AggregatorAccumulator(Accumulator[Emitting]):
         return [self.aggregator]
 
     def empty(self) -> Emitting:
-        """Start as the aggregator does, with a collector for this group."""
+        """Call the aggregator's ``init``, with a collector for this group."""
         collector = RowCollector(self.title, self.out)
         return Emitting(self.aggregator.init(self.batch_id, collector), collector)
 
     def first(self, row: Row) -> Emitting:
-        """Start, and take in the first row."""
+        """Start, and add the first row."""
         return self.following(self.empty(), row)
 
     def following(self, value: Emitting, row: Row) -> Emitting:
-        """Take in one more row."""
+        """Add one more row."""
         changed = self.aggregator.aggregate(value.value, row, value.collector)
         if changed is not None:
             value.value = changed
@@ -163,7 +164,7 @@ class AggregatorAccumulator(Accumulator[Emitting]):
 
 @frozen
 class ChainAccumulator(Accumulator[list[Any]]):
-    """Several accumulators in one pass; several rows of results are combined each with each (Storm H3)."""
+    """Several accumulators in one pass; if they have several result rows, every combination is a result."""
 
     accumulators: tuple[Accumulator[Any], ...]
 
@@ -187,25 +188,25 @@ class ChainAccumulator(Accumulator[list[Any]]):
         ]
 
     def results(self, value: list[Any]) -> list[Values]:
-        """Return every combination of what the accumulators give; none if one of them gives none."""
+        """Return every combination of the accumulators' results; empty if one of them has no result."""
         given = [accumulator.results(call) for accumulator, call in zip(self.accumulators, value, strict=True)]
         return [tuple(chain.from_iterable(rows)) for rows in product(*given)]
 
 
 @frozen(kw_only=True)
 class GroupStage:
-    """A fold over the rows of a partition, group by group, behind the row operations before it.
+    """A fold over the rows of a partition, group by group, after the row operations before it.
 
     Attributes:
         rows: the row operations; they run in the same stage.
-        keys: the fields to group by; none: all rows are one group, which exists even if there are no rows.
-        in_fields: the fields that the aggregator sees; for a `ChainAccumulator`, those of each.
-        accumulator: what to do.
+        keys: the fields to group by; empty: all rows are one group, which exists even if there are no rows.
+        in_fields: the fields that the aggregator receives; for a `ChainAccumulator`, those of each aggregator.
+        accumulator: accumulates the rows.
         target: the keys, and the fields of the results.
-        partial: whether a group may be given in several rows, as another fold follows.
-        title: what the user called, for messages.
-        is_tagged: whether the first key is a transaction's number, in front of those that the user groups by.
-        node: whose stage it is; what the aggregator counts belongs to that.
+        partial: whether a group may be emitted in several rows, because another fold follows.
+        title: the user's call, for messages.
+        is_tagged: whether the first key is a transaction's number, before the user's group fields.
+        node: the node of the stage; the aggregator's counters belong to it.
     """
 
     rows: RowPipeline
@@ -219,7 +220,7 @@ class GroupStage:
     node: str = field(factory=built_node)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
+        """Run over a partition, as ``DataFrame.mapInArrow`` requires."""
         with prepared([*self.rows.user_code, *self.accumulator.user_code], self.title):
             groups: Groups = {}
             for chunk in chunks(batches):
@@ -283,9 +284,9 @@ def _hashable(values: list[Any], kind: t.DataType) -> list[Any]:
 
 
 def _key_converter(kind: t.DataType) -> Callable[[Any], Any] | None:
-    """Return what makes values of ``kind`` one dict key where Spark sees one group.
+    """Return a function that makes a dict key of values of ``kind``, equal if Spark sees one group.
 
-    One NaN, one zero, tuples for lists.
+    There is one NaN and one zero, and lists become tuples.
     """
     match kind:
         case t.FloatType() | t.DoubleType():

@@ -1,8 +1,8 @@
-"""`counter`: what user functions count belongs to the transaction whose rows they are called for.
+"""`counter`: counts in user functions, which belong to the transaction of the rows for which they are called.
 
-What is counted is kept in a `CountScope`: of a stage in a Spark task, of a job or an emission on the driver, or of a
-step of a commit. It is known by the node of the graph whose function has counted: the same function may run over the
-same rows in several jobs, or twice in one, and counts once.
+Counts are kept in a `CountScope`: of a stage in a Spark task, of a job or emission on the driver, or of a step of a
+commit. They are identified by the node of the graph with the counting function. If the same function runs over the same
+rows in several jobs, or twice in one, it counts once.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from trident_py.worker.failures import Stage, TaskFailed, TaskFailure
 T = TypeVar("T")
 
 COUNTS = "_trident_counts"
-"""The hidden column that has, in one row behind the others, what a task has counted."""
+"""The hidden column for the counts of a task, in one row after the others."""
 
 
 @frozen
 class Counter:
-    """Counts under one name; it may be kept, travel to tasks, and be used from several functions."""
+    """A counter with a name; it may be stored, sent to tasks, and used from several functions."""
 
     name: str
 
     def add(self, n: int = 1) -> None:
-        """Count ``n`` more.
+        """Add ``n`` to the counter.
 
         Raises:
             CounterError: it isn't called for the rows of a transaction.
-            TypeError: ``n`` is no whole number.
+            TypeError: ``n`` is not a whole number.
         """
         scope = _scope.get()
         if scope is None:
@@ -54,9 +54,9 @@ class Counter:
 
 
 def counter(name: str) -> Counter:
-    """Count under ``name`` in any user function: ``counter("bad lines").add(1)``.
+    """Return the counter ``name``, for any user function: ``counter("bad lines").add(1)``.
 
-    It counts once for each committed transaction, however often its rows are processed.
+    It counts once for each committed transaction, even if its rows are processed several times.
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"the name of a counter is a string that is not empty, not {name!r}")
@@ -65,7 +65,7 @@ def counter(name: str) -> Counter:
 
 @frozen
 class NodeCounts:
-    """What the function of one node has counted, by name; ``tasks`` is how many tasks have told of it."""
+    """The counts of one node's function, by name; ``tasks`` is the number of tasks that reported them."""
 
     by_name: Mapping[str, int]
     tasks: int = 1
@@ -73,13 +73,13 @@ class NodeCounts:
 
 @define
 class CountScope:
-    """What has been counted in one place, by transaction and node.
+    """The counts of one place, by transaction and node.
 
     Attributes:
-        txid: the transaction whose rows are worked on; None: the only one that it can be.
+        txid: the transaction of the present rows; None if there can be only one.
         node: the node whose function is called.
-        is_kept: whether somebody wants to know what it is; otherwise only that there is something.
-        counts: by both, and by name.
+        is_kept: whether the counts are used; otherwise it is only recorded that there are any.
+        counts: the counts by transaction and node, then by name.
     """
 
     txid: int | None = None
@@ -88,13 +88,13 @@ class CountScope:
     counts: dict[tuple[int | None, str], dict[str, int]] = field(factory=dict, init=False)
 
     def add(self, name: str, n: int) -> None:
-        """Count ``n`` more."""
+        """Add ``n`` to a counter."""
         counts = self.counts.setdefault((self.txid, self.node), {})
         counts[name] = counts.get(name, 0) + n
 
     @property
     def by_node(self) -> dict[str, NodeCounts]:
-        """What was counted, where it is all of one transaction."""
+        """The counts by node, if all of them belong to one transaction."""
         return {node: NodeCounts(by_name) for (_, node), by_name in self.counts.items()}
 
 
@@ -104,7 +104,7 @@ _node: ContextVar[str] = ContextVar("trident_node", default="")
 
 @contextmanager
 def count_scope(scope: CountScope) -> Iterator[CountScope]:
-    """Keep what user functions count in the block, on this thread, in ``scope``."""
+    """Keep the counts of user functions in the block, on this thread, in ``scope``."""
     token = _scope.set(scope)
     try:
         yield scope
@@ -113,33 +113,33 @@ def count_scope(scope: CountScope) -> Iterator[CountScope]:
 
 
 def counting_for(txid: int | None) -> None:
-    """Take what is counted from now on for that of ``txid``."""
+    """Attribute later counts to ``txid``."""
     scope = _scope.get()
     if scope is not None:
         scope.txid = txid
 
 
 def working_for(attempt: TransactionAttempt) -> None:
-    """Take what is counted and logged from now on in this context for that of ``attempt``."""
+    """Attribute later counts and log records of this context to ``attempt``."""
     counting_for(attempt.txid)
     log_about(attempt=attempt)
 
 
 def counting_at(node: str) -> None:
-    """Take what is counted from now on for that of the function of ``node``."""
+    """Attribute later counts to the function of ``node``."""
     scope = _scope.get()
     if scope is not None:
         scope.node = node
 
 
 def is_counting() -> bool:
-    """Tell whether somebody wants to know what is counted here, and for which transaction."""
+    """Return whether counts are used here, and so must name their transaction."""
     scope = _scope.get()
     return scope is not None and scope.is_kept
 
 
 def drawn_at(node: str, values: Iterator[T]) -> Iterator[T]:
-    """Give the same values; what is counted while one is made is that of ``node``."""
+    """Yield the same values; counts made while computing one belong to ``node``."""
     while True:
         counting_at(node)
         try:
@@ -149,12 +149,12 @@ def drawn_at(node: str, values: Iterator[T]) -> Iterator[T]:
         yield value
 
 
-# --- which node a function belongs to ---------------------------------------------------------------------------------
+# --- the node of a function -------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def building(node: str) -> Iterator[None]:
-    """Have whatever is made in the block to call a user function count for ``node``."""
+    """Attribute the counts of user functions wrapped in the block to ``node``."""
     token = _node.set(node)
     try:
         yield
@@ -172,10 +172,10 @@ def built_node() -> str:
 
 @frozen
 class CountingStage:
-    """A stage that tells, in a last row, what its functions have counted; nothing where they have counted nothing.
+    """A stage that reports the counts of its functions in a last row; no row without counts.
 
     Attributes:
-        fields: those of the stage; `COUNTS` follows them.
+        fields: the fields of the stage; `COUNTS` follows them.
     """
 
     stage: Stage
@@ -195,7 +195,7 @@ class CountingStage:
 
 @frozen
 class UncountedStage:
-    """A stage of a job that doesn't listen to counters, as none was used so far: ends it as soon as one is."""
+    """A stage of a job that doesn't collect counts, because no counter was used so far: it fails at the first use."""
 
     stage: Stage
 
@@ -203,7 +203,7 @@ class UncountedStage:
         """Run the stage.
 
         Raises:
-            TaskFailed: something was counted; the job has to run again, as one that listens.
+            TaskFailed: a counter was used; the job must run again and collect counts.
         """
         with count_scope(CountScope(is_kept=False)) as scope:
             for rows in self.stage(batches):
@@ -228,7 +228,7 @@ def _report(scope: CountScope) -> str:
 
 
 def of_reports(reports: list[str]) -> dict[tuple[int | None, str], NodeCounts]:
-    """Return what the tasks of one stage have counted, by transaction and node.
+    """Return the counts of the tasks of one stage, by transaction and node.
 
     A task that Spark ran again counts once.
     """
@@ -242,5 +242,5 @@ def of_reports(reports: list[str]) -> dict[tuple[int | None, str], NodeCounts]:
 
 
 def summed(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Return both together, name by name."""
+    """Return the sums of both, by name."""
     return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

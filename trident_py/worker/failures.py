@@ -1,8 +1,8 @@
-"""How a task tells the driver that it failed: as data, which no row and no exception of user code can imitate.
+"""Reports of failed tasks to the driver: as data, which no row and no exception of user code can imitate.
 
-A task that fails ends with an exception, so that Spark uses nothing of its job: a report among the rows could get lost,
-in a stage that Spark finds to be empty or in a job that a sink runs. The exception carries a `TaskFailure` behind a
-random mark, which is drawn anew for every job: nothing that the job reads can contain it.
+A task that fails ends with an exception, so that Spark discards its whole job. A report among the rows could get lost,
+in a stage that Spark finds empty or in a job that a sink runs. The exception carries a `TaskFailure` after a random
+mark. The mark is drawn anew for every job, so nothing that the job reads can contain it.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from trident_py import errors
 from trident_py.errors import FailedException, MetadataError, SpoutError, StoreBusyException, TridentError
 
 TEXT_CHARS_MAX = 16 * 1024
-"""Characters of a failure's text that are kept."""
+"""The largest number of characters of a failure's text."""
 
 ERROR_CHARS_MAX = 8_000
-"""Of an error's text for people: its beginning says what was raised, where, and at which row."""
+"""The largest number of characters of an error's text for people: its beginning names error, place and row."""
 
 Classify: TypeAlias = Callable[[BaseException], FailureKind]
-"""What an exception means at the place where it was caught. Travels to tasks."""
+"""The meaning of an exception at the place where it was caught. Pickled into tasks."""
 
 Stage: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What a Spark task does to the Arrow batches of its partition."""
+"""The operation of a Spark task on the Arrow batches of its partition."""
 
 
 @frozen(kw_only=True)
 class TaskFailure:
-    """What went wrong in a task.
+    """The failure of a task.
 
     Attributes:
-        text: what was raised and where, in one line, with the row if that is known.
-        txid: the transaction whose rows it were, where a job has those of several and it is known.
-        error: the name of our own class, of what ends the topology.
-        spout, state: what such an error is about, where it says so.
-        counts: whether nothing is wrong, but a counter was used in a job that doesn't listen.
+        text: the exception and its place in one line, with the row if known.
+        txid: the transaction of the rows, if the job has several and it is known.
+        error: the name of our error class, if the failure ends the topology.
+        spout, state: the spout or state of such an error, if it names one.
+        counts: whether there is no failure, but a counter was used in a job that doesn't collect counts.
     """
 
     kind: FailureKind
@@ -60,12 +60,12 @@ class TaskFailure:
 
     @classmethod
     def of(cls, error: BaseException, classify: Classify, txid: int | None = None) -> TaskFailure:
-        """Return what ``error`` means by ``classify``; one that was classified nearer to its place stays as it is."""
+        """Return the failure for ``error`` by ``classify``; an error that was classified earlier stays unchanged."""
         if isinstance(error, TaskFailed):
             return error.failure if txid is None else evolve(error.failure, txid=txid)
         kind = classify(error)
         if kind is FailureKind.FATAL and isinstance(error, TridentError):
-            # A subclass of the user's is told as what it is one of: the driver need not have it.
+            # A user's subclass is reported as our base class, because the driver may not have the subclass.
             ours = next(each.__name__ for each in type(error).__mro__ if each.__name__ in errors.__all__)
             text = safe_text(message_of(error), TEXT_CHARS_MAX)
             return cls(
@@ -81,26 +81,26 @@ class TaskFailure:
 
     @property
     def cause(self) -> BaseException:
-        """The exception that stands for it on the driver."""
+        """The exception that represents it on the driver."""
         kind = getattr(errors, self.error or "", None)
         if isinstance(kind, type) and issubclass(kind, TridentError):
             return kind(self.text, spout=self.spout, state=self.state)
         return TaskFailed(self)
 
     def written(self) -> str:
-        """Write it as text without any character that has a meaning somewhere."""
+        """Return it as text without any character that has a special meaning anywhere."""
         fields = {**asdict(self), "kind": self.kind.value}
         return b64encode(json.dumps(fields).encode()).decode()
 
     @classmethod
     def read(cls, written: str) -> TaskFailure:
-        """Read what `written` gave."""
+        """Parse the text of `written`."""
         fields = json.loads(b64decode(written))
         return cls(**{**fields, "kind": FailureKind(fields["kind"])})
 
 
 class TaskFailed(QuotedError):
-    """What was raised at a place that was classified: in a task, or by a function of the user's on the driver."""
+    """An exception that was classified where it was raised: in a task, or in a user's function on the driver."""
 
     def __init__(self, failure: TaskFailure) -> None:
         super().__init__(failure.text)
@@ -113,13 +113,13 @@ class TaskFailed(QuotedError):
 
 @frozen
 class LocatedRead:
-    """Gives the rows of a split, as ``read`` does; its errors know what they are about. Travels to tasks."""
+    """Calls ``read`` for a split; its errors name their spout or state. Pickled into tasks."""
 
     read: Callable[[Any], Iterator[pa.RecordBatch]]
     about: About
 
     def __call__(self, split: Any) -> Generator[pa.RecordBatch, None, Any]:
-        """Give the rows, and what a generator returns."""
+        """Yield the rows, and return the generator's return value."""
         with located(**self.about):
             rows = self.read(split)
             if isinstance(rows, Generator):
@@ -130,7 +130,7 @@ class LocatedRead:
 
 @frozen
 class LocatedCall:
-    """Calls a function; its errors know what they are about."""
+    """Calls a function; its errors name their spout or state."""
 
     call: Callable[[], None]
     about: About
@@ -141,19 +141,19 @@ class LocatedCall:
 
 
 class MarkedFailure(Exception):
-    """Ends a task; the text is for the driver, and what was raised is in the ``__cause__``."""
+    """Ends a task; the text is for the driver, and the original exception is the ``__cause__``."""
 
 
-# --- what an exception means, by place --------------------------------------------------------------------------------
+# --- the meaning of an exception, by place ----------------------------------------------------------------------------
 
 
 def by_user_code(_: BaseException) -> FailureKind:
-    """Classify what a function of the user's raised: whatever it is, it counts against the batch."""
+    """Classify an exception of a user's function: it always counts against the batch."""
     return FailureKind.USER_CODE
 
 
 def by_spout(error: BaseException) -> FailureKind:
-    """Classify what a spout raised in a task: its contract or its source is broken, or the source is away."""
+    """Classify an exception of a spout in a task: a broken contract or source, or an unreachable source."""
     match error:
         case SpoutError() | MetadataError():
             return FailureKind.FATAL
@@ -165,7 +165,7 @@ def by_spout(error: BaseException) -> FailureKind:
 
 
 def by_state(error: BaseException) -> FailureKind:
-    """Classify what a state raised in a task."""
+    """Classify an exception of a state in a task."""
     match error:
         case TridentError():
             return FailureKind.FATAL
@@ -175,16 +175,16 @@ def by_state(error: BaseException) -> FailureKind:
 
 
 def by_spark(_: BaseException) -> FailureKind:
-    """Classify what was raised by what hands a task its rows: Spark has broken it off, or will fail the job itself."""
+    """Classify an exception of the rows that Spark passes to a task: Spark has cancelled it, or fails the job."""
     return FailureKind.INTERRUPTED
 
 
 @contextmanager
 def in_user_code(place: Callable[[], str]) -> Iterator[None]:
-    """Note on what a function of the user's raises in the block where that was.
+    """Add the place to exceptions of user functions in the block.
 
     Raises:
-        TaskFailed: it raised one of our own errors, which mean nothing where a function raises them.
+        TaskFailed: the function raised one of our own errors, which have no meaning when a function raises them.
     """
     try:
         yield
@@ -202,7 +202,7 @@ _mark: ContextVar[str | None] = ContextVar("trident_job_mark", default=None)
 
 @contextmanager
 def task_failures_told() -> Iterator[None]:
-    """Raise a failure that a task of the job has told which the block builds and runs.
+    """Raise the failure that a task reports, of a job that the block builds and runs.
 
     Raises:
         TaskFailed: a task failed in a stage that was made by `telling` in this block, on this thread.
@@ -223,14 +223,14 @@ def task_failures_told() -> Iterator[None]:
 
 
 def telling(stage: Stage, classify: Classify = by_user_code) -> Stage:
-    """Return ``stage`` for a task, which tells what it fails of; in a job of nobody who listens, just ``stage``."""
+    """Return ``stage`` as a task that reports its failure; if the job has no listener, ``stage`` itself."""
     mark = _mark.get()
     return stage if mark is None else TellingStage(stage, classify, mark)
 
 
 @frozen
 class TellingStage:
-    """A stage that tells the driver what it failed of; travels to the worker."""
+    """A stage that reports its failure to the driver; pickled into the worker."""
 
     stage: Stage
     classify: Classify
@@ -248,10 +248,10 @@ class TellingStage:
 
 
 def classified(batches: Iterator[pa.RecordBatch], classify: Classify) -> Iterator[pa.RecordBatch]:
-    """Give the same batches; what is raised on the way is classified here, whoever takes them.
+    """Yield the same batches; an exception while computing one is classified here.
 
     Raises:
-        TaskFailed: anything was raised.
+        TaskFailed: an exception was raised.
     """
     while True:
         try:
@@ -264,7 +264,7 @@ def classified(batches: Iterator[pa.RecordBatch], classify: Classify) -> Iterato
 
 
 def text_of(error: BaseException | None) -> str:
-    """Return what was raised, with its notes, for people, as any database can hold it; empty: nothing was."""
+    """Return an exception and its notes as text that any database can hold; empty if there was no exception."""
     if error is None:
         return ""
     text = "\n".join([error_text(error), *error_notes(error)])

@@ -1,7 +1,7 @@
-"""Count rows by key in the Python worker that makes them, so that Spark gets one row a key (a map-side combine).
+"""Counts rows by key in the Python worker that makes them, so that Spark gets one row per key (a map-side combine).
 
-Of seven words a line that are counted, Spark gets one row for each word of a hundred thousand instead of each word:
-twice as fast as the same job without.
+In a word count with seven words a line, Spark gets one row for each different word among a hundred thousand words,
+instead of each word. That makes the job twice as fast.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from trident_py.worker.pipeline import RowPipeline
 
 TALLY_ROWS = 1 << 17
 TALLY_BYTES = 8 << 20
-"""Rows are counted as soon as there are so many, or so much."""
+"""Rows are counted as soon as they reach the number or the bytes."""
 
 _EXACT = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.BooleanType, t.BinaryType, t.DateType)
 
 
 def can_tally(keys: t.StructType) -> bool:
-    """Tell whether Arrow tells keys apart as Spark does: it knows of no collations, one zero or one NaN."""
+    """Return whether Arrow compares keys as Spark does: Arrow has no collations, no single zero and no single NaN."""
     return bool(keys.fields) and all(
         isinstance(key.dataType, _EXACT) or key.dataType == t.StringType() for key in keys.fields
     )
@@ -31,12 +31,12 @@ def can_tally(keys: t.StructType) -> bool:
 
 @frozen(kw_only=True)
 class LocalCountStage:
-    """Row operations, and the number of rows for each key; a key may come several times, as Spark adds them up.
+    """Row operations, and the number of rows for each key; a key may come several times, because Spark adds them up.
 
     Attributes:
         rows: the row operations; they run in the same stage.
         keys: the fields to group by.
-        count: the field of the numbers.
+        count: the field of the counts.
     """
 
     rows: RowPipeline
@@ -49,11 +49,11 @@ class LocalCountStage:
         return t.StructType([*self.keys.fields, t.StructField(self.count, t.LongType(), False)])
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
+        """Run over a partition, as ``DataFrame.mapInArrow`` requires."""
         schema, is_worthwhile = arrow_schema(self.target), True
         for table in _gathered(batch.select(self.keys.names) for batch in self.rows(batches)):
             counted = _counted(table) if is_worthwhile else _ones(table)
-            # Where nearly every key is another one, counting here is only work.
+            # If nearly all keys are different, counting here saves nothing.
             is_worthwhile = is_worthwhile and counted.num_rows <= table.num_rows // 2
             yield from pa.Table.from_arrays(counted.columns, schema=schema).to_batches()
 

@@ -1,7 +1,7 @@
-"""Steps fused into one: over Arrow batches in a Spark task, over plain rows on the driver in the commit phase.
+"""Fused steps: over Arrow batches in a Spark task, over plain rows on the driver in the commit phase.
 
-Both give the same, and the same as if each step were a Spark stage of its own: what user code made is turned into the
-declared types before the next step sees it.
+Both have the same results, as if each step were a separate Spark stage. The values that user code makes are converted
+to the declared types before the next step reads them.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ Columns: TypeAlias = list[list[Any]]
 """The values of each field, of all rows of a chunk."""
 
 NO_ROW = "_no_row"
-"""The hidden column that is true in a marker row, which is no row of the batch; see `Flow.marked`."""
+"""The hidden column that is true in a marker row, which is not a row of the batch; see `Flow.marked`."""
 
 CHUNK_ROWS = 2048
-"""Rows that go through all steps at once: enough to pay for an Arrow batch, few enough to stay in the caches."""
+"""Rows that pass through all steps at once: enough to amortise an Arrow batch, few enough to stay in the caches."""
 
 CHUNK_BYTES = 1 << 20
-"""The same as bytes, for long rows: what user code makes of a chunk is in memory at once."""
+"""The same limit in bytes, for long rows: all output of user code for a chunk is in memory at once."""
 
 
 @frozen
 class RowPipeline:
-    """What several row operations, one behind the other, do to rows of ``source``."""
+    """Several consecutive row operations over rows of ``source``."""
 
     source: t.StructType
     steps: tuple[Step, ...] = ()
 
     @property
     def target(self) -> t.StructType:
-        """The fields of the rows it gives."""
+        """The fields of the output rows."""
         return self.steps[-1].target if self.steps else self.source
 
     def then(self, step: Step) -> RowPipeline:
@@ -64,11 +64,11 @@ class RowPipeline:
 
     @property
     def user_code(self) -> list[object]:
-        """What users gave to be called in it."""
+        """The user objects that its steps call."""
         return [step.user_code for step in self.steps]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over Arrow batches, as ``DataFrame.mapInArrow`` wants it."""
+        """Run over Arrow batches, as ``DataFrame.mapInArrow`` requires."""
         with prepared(self.user_code, self.title):
             for chunk in chunks(batches):
                 with collector_paused():
@@ -76,11 +76,11 @@ class RowPipeline:
                 yield made
 
     def rows(self, rows: Sequence[Values]) -> list[Row]:
-        """Run over rows; what is given and what comes back has the declared types."""
+        """Run over rows; input and output have the declared types."""
         return [row for batch in self(arrow_table(rows, self.source).to_batches()) for row in rows_of(batch)]
 
     def columns(self, chunk: pa.RecordBatch) -> Columns:
-        """Run over one chunk. The values are the user's own, not yet turned into the declared types."""
+        """Run over one chunk. The values are those of user code, not yet converted to the declared types."""
         columns = list(map(column_values, chunk.columns, chunk.schema.names))
         if not self.steps:
             return columns
@@ -94,7 +94,7 @@ class RowPipeline:
 
 @contextmanager
 def prepared(user_code: Iterable[object], title: str) -> Iterator[None]:
-    """Prepare those of ``user_code`` that are operations for the block, and clean up behind it."""
+    """Prepare the operations among ``user_code`` for the block, and clean up after it."""
     operations = {id(each): each for each in user_code if isinstance(each, Operation)}.values()
     try:
         for each in operations:
@@ -110,7 +110,7 @@ def prepared(user_code: Iterable[object], title: str) -> Iterator[None]:
 
 
 def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give the same rows in pieces that are worked on at once, without those that are none."""
+    """Yield the same rows in chunks, without marker rows."""
     for batch in map(_real_rows, batches):
         size = CHUNK_ROWS
         if batch.nbytes > CHUNK_BYTES:
@@ -126,7 +126,7 @@ def _real_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def record_batch(columns: Sequence[Sequence[Any]], schema: t.StructType, title: str) -> pa.RecordBatch:
-    """Return values as an Arrow batch of the declared types; one that doesn't fit is an error that names ``title``."""
+    """Return values as an Arrow batch of the declared types; the error of a wrong value names ``title``."""
     try:
         arrays = [arrow_array(values, field) for values, field in zip(columns, schema.fields, strict=True)]
     except TypeError as error:
@@ -136,7 +136,7 @@ def record_batch(columns: Sequence[Sequence[Any]], schema: t.StructType, title: 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the garbage collector away while rows are made: it took half the time, to find that all are in use."""
+    """Disable the garbage collector while rows are made: it took half the time, only to find that all are in use."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -157,7 +157,7 @@ _PYTHON_OWN: dict[type[t.DataType], type] = {
     t.BinaryType: bytes,
     t.DateType: datetime.date,
 }
-"""Types whose values come back from Arrow as they were, if they are of this Python type."""
+"""Types with values that Arrow returns unchanged, if they are of this Python type."""
 
 
 def _settled(rows: Sequence[Values], schema: t.StructType, title: str) -> Iterable[Values]:

@@ -1,4 +1,4 @@
-"""Row operations as values: each takes a list of rows and gives one. Immutable; they travel to Spark tasks."""
+"""Row operations as values: each maps a list of rows to a list of rows. Immutable; pickled into Spark tasks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trident_py.worker.failures import TaskFailed, TaskFailure, by_user_code, in
 log = logging.getLogger(__name__)
 
 Values: TypeAlias = Sequence[Any]
-"""A row as it is between two steps: a tuple, list or Row with a value per field."""
+"""A row between two steps: a tuple, list or Row with a value per field."""
 
 
 @frozen(kw_only=True)
@@ -31,11 +31,11 @@ class Step(ABC):
     """One row operation.
 
     Attributes:
-        title: what the user called, for messages.
-        source: the fields of the rows it takes.
-        in_fields: those of them that the user's code sees, in its order.
-        target: the fields of the rows it gives.
-        node: whose step it is; what the user's code counts belongs to that.
+        title: the user's call, for messages.
+        source: the fields of the input rows.
+        in_fields: the input fields that the user's code receives, in its order.
+        target: the fields of the output rows.
+        node: the node of the step; the counters of the user's code belong to it.
     """
 
     title: str
@@ -45,19 +45,19 @@ class Step(ABC):
     node: str = field(factory=built_node)
 
     makes_values: ClassVar[bool] = False
-    """Whether user code makes values that have to be checked against ``target``."""
+    """Whether user code makes values that must be checked against ``target``."""
 
     @property
     def user_code(self) -> object:
-        """What the user gave to be called."""
+        """The user object that the step calls."""
         return None
 
     def __call__(self, rows: Iterable[Values]) -> list[Values]:
-        """Return what the user's code makes of ``rows``; the step and the row are noted on an exception of it.
+        """Apply the user's code to ``rows``; an exception gets a note with the step and the row.
 
         Raises:
-            TypeError: user code gave something else than a tuple, list or Row for a row.
-            ValueError: it gave the wrong number of values.
+            TypeError: user code returned something else than a tuple, list or Row as a row.
+            ValueError: a returned row has the wrong number of values.
         """
         given = list(rows)
         left = iter(given)
@@ -73,11 +73,11 @@ class Step(ABC):
 
     @abstractmethod
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Take all ``views``, the user's sight of ``rows``, one by one, and give the rows after this step."""
+        """Consume ``views``, the user's views of ``rows``, one by one, and return the output rows."""
 
     def _called(self, function: Callable[[Row], Any], views: Iterator[Row], count: int) -> list[Any]:
         made = list(map(function, views))
-        if len(made) < count:  # it ends a list as it ends a loop, and the rest of the rows would be lost
+        if len(made) < count:  # StopIteration of user code ended the list, and the other rows would be lost
             raise RuntimeError(f"{self.title} raised StopIteration")
         return made
 
@@ -88,7 +88,7 @@ class Step(ABC):
 
 @frozen(kw_only=True)
 class MapStep(Step):
-    """One row for one row."""
+    """Maps each row to one row."""
 
     fn: Callable[[Row], Any]
     makes_values: ClassVar[bool] = True
@@ -104,7 +104,7 @@ class MapStep(Step):
 
 @frozen(kw_only=True)
 class FlatMapStep(Step):
-    """Any number of rows for one row."""
+    """Maps each row to any number of rows."""
 
     fn: Callable[[Row], Any]
     makes_values: ClassVar[bool] = True
@@ -114,7 +114,7 @@ class FlatMapStep(Step):
         return self.fn
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Call the function on each row, and string together what it gives."""
+        """Call the function on each row, and concatenate the results."""
         made: list[Values] = []
         for view in views:
             given = self.fn(view)
@@ -136,13 +136,13 @@ class FilterStep(Step):
         return getattr(self.keep, "__self__", self.keep)
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Keep the rows for which the function gives something true."""
+        """Keep the rows for which the function returns a true value."""
         return list(compress(rows, self._called(self.keep, views, len(rows))))
 
 
 @frozen(kw_only=True)
 class PeekStep(Step):
-    """Shows each row to a function."""
+    """Passes each row to a function."""
 
     fn: Callable[[Row], object]
 
@@ -151,7 +151,7 @@ class PeekStep(Step):
         return self.fn
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Call the function on each row, whatever it returns."""
+        """Call the function on each row, and ignore the results."""
         self._called(self.fn, views, len(rows))
         return rows
 
@@ -169,7 +169,7 @@ class EachStep(Step):
         return self.function
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Make one copy of the row for each emitted tuple, with its values behind."""
+        """Return a copy of the row for each emitted tuple, with its values appended."""
         collector, execute = RowCollector(self.title, self.out), self.function.execute
         made: list[Values] = []
         for row, view in zip(rows, views, strict=True):
@@ -188,7 +188,7 @@ class ProjectStep(Step):
 
 @frozen(kw_only=True)
 class TaggedStep(Step):
-    """Run another step for each transaction of a shared job apart; it doesn't see the field in front."""
+    """Runs another step separately for each transaction of a shared job; that step doesn't see the first field."""
 
     step: Step
     makes_values: ClassVar[bool] = True
@@ -198,11 +198,11 @@ class TaggedStep(Step):
         return self.step.user_code
 
     def __call__(self, rows: Iterable[Values]) -> list[Values]:
-        """Return what the step makes of the rows, with the value in front again."""
+        """Apply the step to the rows, and put the first field back."""
         return self.run(list(rows), iter(()))
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Return the rows with one value after those with another; never are two of them in one call of the step."""
+        """Run the step separately for each run of rows with equal first fields."""
         made: list[Values] = []
         for value, group in groupby(rows, key=itemgetter(0)):
             counting_for(value)
@@ -214,7 +214,7 @@ class TaggedStep(Step):
 
 
 def tagged(make: Callable[[StructType], Step], source: StructType) -> TaggedStep:
-    """Return the step that ``make`` makes for all fields but the first, over rows that have it."""
+    """Return the step of ``make`` for all fields except the first, over rows that have it."""
     first, step = source.fields[0], make(StructType(source.fields[1:]))
     return TaggedStep(
         title=step.title,
@@ -227,7 +227,7 @@ def tagged(make: Callable[[StructType], Step], source: StructType) -> TaggedStep
 
 @define
 class RowCollector(TridentCollector):
-    """Takes what user code emits in a task or in the commit phase."""
+    """Collects the rows that user code emits, in a task or in the commit phase."""
 
     title: str
     schema: StructType
@@ -244,17 +244,17 @@ class RowCollector(TridentCollector):
             self._emitted.extend(checked([row], self.schema, self.title))
 
     def report_error(self, error: BaseException) -> None:
-        """Log ``error``; the attempt goes on."""
+        """Log ``error``; the attempt continues."""
         log.error("%s: reported %s", self.title, error_text(error))
 
     def take(self) -> list[Values]:
-        """Return what was emitted since the last call."""
+        """Return the rows emitted since the last call."""
         emitted, self._emitted = self._emitted, []
         return emitted
 
 
 def checked(rows: list[Any], schema: StructType, title: str) -> list[Values]:
-    """Return ``rows``, each of which is a tuple, list or Row with a value per field of ``schema``."""
+    """Return ``rows``, after a check that each is a tuple, list or Row with a value per field of ``schema``."""
     kinds = set(map(type, rows))
     for kind in kinds - {tuple, list}:
         if not issubclass(kind, tuple | list):

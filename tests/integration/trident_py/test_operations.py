@@ -466,14 +466,14 @@ def unpicklable() -> Callable[[Row], Row]:
 
 AT_START: dict[str, tuple[Declare, str]] = {
     "an unknown column in SQL": (lambda s: s.filter("m > 1"), r"topology 'operations', filter\('m > 1'\): .*`m`"),
-    "SQL that does not parse": (lambda s: s.filter("n >"), r"filter\('n >'\): Spark can't do it: ParseException"),
+    "SQL that does not parse": (lambda s: s.filter("n >"), r"filter\('n >'\): Spark can't run it: ParseException"),
     "a column that is not there": (lambda s: s.filter(F.col("m") > 1), r"filter\(Column.*`m`"),
     "a condition that is none": (lambda s: s.filter("n + 1"), r"filter\('n \+ 1'\): .*DATATYPE_MISMATCH"),
     "a transform that raises": (lambda s: s.transform(raising), r"transform\(raising at .*\): .*ValueError: no idea"),
     "a transform that gives no frame": (lambda s: s.transform(no_frame), "must return a DataFrame, not 7"),
     "a transform with other fields": (
         lambda s: s.transform(lambda f: f.select("word"), WORDS),
-        r"declared are the fields struct<word:string,n:int>, the function gives struct<word:string>",
+        r"the declared fields are struct<word:string,n:int>, but the function returns struct<word:string>",
     ),
     "a transform with a field twice": (lambda s: s.transform(lambda f: f.select("n", "n")), "'n' is named twice"),
     "a field that the transform dropped": (

@@ -60,7 +60,7 @@ def test_nothing_is_left_in_the_session(spark: SparkSession) -> None:
         ("SELECT wrod FROM stream", None, "UNRESOLVED_COLUMN"),
         ("SELECT word FROM streams", None, "TABLE_OR_VIEW_NOT_FOUND"),
         ("DROP TABLE IF EXISTS words", None, "PARSE_SYNTAX_ERROR"),
-        ("SELECT word FROM stream", "word int", "declared are the fields"),
+        ("SELECT word FROM stream", "word int", "the declared fields are"),
         ("SELECT word, word FROM stream", None, "'word'"),
     ],
 )

@@ -384,7 +384,7 @@ def test_s3_in_local_mode_resources_change_nothing_and_without_python_in_front_t
     given = ("n int", [(1,), (2,)])
     doubled = batch(lambda s: s.map(lambda row: (2 * row.n,), "n int").resources(cpus=2, memory="1g"), given)
     assert sorted(doubled) == [(2,), (4,)]
-    with pytest.raises(TopologyError, match="no Python operation is in front of it"):
+    with pytest.raises(TopologyError, match="no Python operation is before it"):
         batch(lambda s: s.resources(cpus=2), given)
 
 

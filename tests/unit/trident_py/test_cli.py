@@ -224,7 +224,7 @@ def test_the_only_topology_of_a_place_needs_no_name(imports: Path) -> None:
     assert load("alone.py").topology.name == "words"
     assert load("alone").topology.name == "words"
     declare(imports / "several.py", "one", "two")
-    with pytest.raises(UsageError, match=r"say which topology of several\.py: several\.py:one or several\.py:two"):
+    with pytest.raises(UsageError, match=r"name the topology of several\.py: several\.py:one or several\.py:two"):
         load("several.py")
     (imports / "nothing.py").touch()
     with pytest.raises(UsageError, match=r"there is no topology in nothing\.py"):
@@ -286,7 +286,7 @@ def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path, capsys: 
 
 def test_the_demo_of_kafka_takes_no_place_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--kafka", "--state-dir", str(tmp_path)]) == 2
-    assert "it takes no --state-dir" in capsys.readouterr().err
+    assert "it doesn't accept --state-dir" in capsys.readouterr().err
 
 
 # --- status and reset where nothing ran -------------------------------------------------------------------------------

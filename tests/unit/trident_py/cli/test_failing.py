@@ -42,7 +42,7 @@ def test_after_a_failure_it_says_which_transaction_why_since_when_how_often_and_
         "transaction 5, tried 6 times since 14:56:58: ValueError: invalid literal for int() with base 10: 'three'",
         "  in map(price at orders2.py:59)",
         "batch of spout 'orders': [2000, 2500]",
-        "→ mend the code or the data and start the topology again: it goes on with transaction 5",
+        "→ fix the code or the data and start the topology again: it continues with transaction 5",
     ]
 
 
@@ -65,7 +65,7 @@ def test_whoever_waits_for_a_source_says_for_which_and_since_when() -> None:
     assert headline(entry, is_led=True, now=LAST) == "waiting for orders since 14:56:58"
     first, *_, way_out = details(entry, is_led=True, now=LAST)
     assert first == "transaction 5, waits for spout 'orders', tried 7 times since 14:56:58: URLError: refused"
-    assert way_out == "→ see to the source of 'orders'; it is tried again, at least each half minute"
+    assert way_out == "→ check the source of 'orders'; it is tried again, at least each half minute"
     assert "when the source of 'orders' is there" in list(details(entry, is_led=False, now=LAST))[-1]
 
 

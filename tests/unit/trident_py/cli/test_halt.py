@@ -75,14 +75,14 @@ def test_a_command_is_told_on_its_standard_input_and_in_its_environment(tmp_path
 def test_who_can_not_be_told_changes_nothing(target: str, caplog: pytest.LogCaptureFixture) -> None:
     tell(target, "wc", POISON)
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert "topology wc: --on-halt was not told: " in caplog.text
+    assert "topology wc: --on-halt could not be notified: " in caplog.text
 
 
 def test_a_web_hook_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with hook(500) as (url, told):
         tell(url, "wc", POISON)
     assert len(told) == 1
-    assert "was not told: HTTPError: HTTP Error 500" in caplog.text
+    assert "could not be notified: HTTPError: HTTP Error 500" in caplog.text
 
 
 class BrokenText(Exception):
@@ -134,7 +134,7 @@ def test_a_command_that_does_not_end_is_ended_with_all_that_it_has_started(
 ) -> None:
     monkeypatch.setattr("trident_py.cli.halt.CALL_SECONDS", 0.5)
     tell(command.format(pid=os.getpid()), "wc", POISON)
-    assert "--on-halt was not told: TimeoutExpired: " in caplog.text
+    assert "--on-halt could not be notified: TimeoutExpired: " in caplog.text
     while any(f"9{os.getpid()}" in (each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])):
         pass
 
@@ -157,7 +157,7 @@ def test_a_web_hook_that_answers_a_byte_now_and_then_is_not_waited_for(
         tell(f"http://127.0.0.1:{server.getsockname()[1]}/", "wc", POISON)
         ended.set()
         thread.join()
-    assert "--on-halt was not told: TimeoutError: no answer within 0.5 s" in caplog.text
+    assert "--on-halt could not be notified: TimeoutError: no answer within 0.5 s" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_transform_has_the_fields_that_were_declared_or_found() -> None:
     assert unknown.output([SOURCE]) is None
     assert unknown.with_schema(SOURCE).output([SOURCE]) == SOURCE
     declared = transformed("transform(f)", lambda frame: frame, "n int")
-    with pytest.raises(TopologyError, match="declared are the fields"):
+    with pytest.raises(TopologyError, match="the declared fields are"):
         declared.with_schema(SOURCE)
 
 

@@ -65,7 +65,7 @@ def test_what_could_not_be_written_is_written_later_and_both_are_said_once(
     assert recorder.trouble == ""
     assert phases(path) == {1: "committed", 2: "processing"}
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["topology wc"] * 2
-    assert "it goes on, and its history is written later" in caplog.records[0].getMessage()
+    assert "the topology continues, and its history is written later" in caplog.records[0].getMessage()
     assert caplog.records[1].getMessage() == "topology wc: its history is written again"
 
 
@@ -107,4 +107,4 @@ def test_a_defect_in_it_hurts_nobody(tmp_path: Path, caplog: pytest.LogCaptureFi
     recorder.receive([leading(), emitted("2:0")])
     assert phases(tmp_path / "history.db") == {2: "processing"}
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
-    assert "a part of its history is lost; the topology goes on" in caplog.text
+    assert "a part of its history is lost; the topology continues" in caplog.text

@@ -51,7 +51,7 @@ def test_what_only_spark_can_do_is_named_the_first_of_it() -> None:
 
 def test_a_function_that_cannot_be_copied_is_refused() -> None:
     lock = threading.Lock()
-    with pytest.raises(TopologyError, match=r"topology 't', peek\(.*it can't travel to tasks: .*lock"):
+    with pytest.raises(TopologyError, match=r"topology 't', peek\(.*it can't be pickled into tasks: .*lock"):
         spark_needed(plan(declared(lambda stream: stream.peek(lambda row: lock.locked()))._graph))
 
 

@@ -134,7 +134,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda s: s.aggregate(Count(), "c bigint"),
         "give the name of the result only",
     ),
-    "aggregate a built-in with fields": (lambda s: s.aggregate(Count(), "c", "n"), "carries its input fields"),
+    "aggregate a built-in with fields": (lambda s: s.aggregate(Count(), "c", "n"), "has its own input fields"),
     "aggregate to a name without type": (lambda s: s.aggregate(Total(), "total"), "expected a type"),
     "aggregate to two fields": (lambda s: s.aggregate(Total(), "a int, b int"), "Total gives one value: one field"),
     "aggregate to a group field": (lambda s: s.group_by("n").aggregate(Count(), "n"), "there is a field 'n' already"),

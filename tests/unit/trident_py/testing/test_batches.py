@@ -133,7 +133,7 @@ def test_what_cannot_travel_to_tasks_is_refused() -> None:
     lock = threading.Lock()
     topology = TridentTopology("locked")
     topology.new_stream("words", FixedBatchSpout("word string", 2, ("a",))).filter(lambda row: lock.locked())
-    with pytest.raises(TopologyError, match=r"'locked', filter\(.*\): it can't travel to tasks: .*lock"):
+    with pytest.raises(TopologyError, match=r"'locked', filter\(.*\): it can't be pickled into tasks: .*lock"):
         run_batches(topology)
 
 

@@ -15,7 +15,7 @@ def test_until_a_topology_has_started_its_page_says_so(tmp_path: Path) -> None:
     shown = LiveTopology("wc", TridentConfig(state_dir=tmp_path), PROGRAM, lambda: None)
     assert shown.snapshot().status["state"] == "starting"
     assert shown.elsewhere() is None
-    with pytest.raises(TridentError, match="just starting; ask again"):
+    with pytest.raises(TridentError, match="just starting; try again"):
         shown.answer("count", "", 1.0)
 
 
