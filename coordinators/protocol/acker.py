@@ -6,7 +6,7 @@ that it made for other consumers: the value is XORed with all of them. Each edge
 and once when it is taken. So the value is zero again when the whole tree was handled, in any order of the reports:
 
     init    1001 1010        value 0011
-    ack     1001 made 1110   value 0100      (0011 ^ 1001 ^ 1110)
+    ack     1001 made 1110   value 0100      (0011^1001^1110)
     ack     1010 made 1111   value 0001
     ack     1110             value 1111
     ack     1111             value 0000      done

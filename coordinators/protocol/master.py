@@ -8,7 +8,7 @@ most ``max_spout_pending`` of them exist. Each goes
 
     PROCESSING ──($batch acked)──▶ PROCESSED ──(is the lowest)──▶ COMMITTING ──($commit acked)──▶ gone
 
-The first and last arrows are triggered by events, the middle one by the state itself: whenever the lowest active
+The first and last arrows are triggered by events, the middle one by the state itself. Whenever the lowest active
 transaction is PROCESSED and no commit is open, its commit starts. So commits are strictly in order, one at a time.
 
 Group commit: if every state can apply several transactions in one atomic step, the PROCESSED transactions that directly

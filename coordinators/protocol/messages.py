@@ -140,9 +140,7 @@ class OffsetsResolved:
 
 @frozen
 class Fingerprinted:
-    """The fingerprint of the rows of a spout's part of ``attempt``; arrives before the report of the job that read
-    them.
-    """
+    """The fingerprint of a spout's rows in ``attempt``; arrives before the report of the job that read them."""
 
     attempt: TransactionAttempt
     spout: str
@@ -192,7 +190,7 @@ class StopRequested:
 
 @frozen(eq=False)
 class IdleWanted:
-    """Call ``done(None)`` if a check that begins after this message finds no work left, or ``done(error)`` if it can't."""
+    """Call ``done(None)`` if a check begun after this message finds no work left, or ``done(error)`` if it can't."""
 
     done: Callable[[BaseException | None], Any]
 

@@ -1,6 +1,4 @@
-"""The vocabulary of the machine: the events that it receives (past tense) and the commands that it returns
-(imperative).
-"""
+"""The vocabulary of the machine: the events that it receives (past tense) and the commands that it returns."""
 
 from __future__ import annotations
 
