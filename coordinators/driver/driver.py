@@ -8,7 +8,7 @@ One thread runs it, one turn at a time. A turn:
 
 Effects never call back: their results are posted, and handled in a later turn. No user code runs here.
 
-`CoordinatorDriver.turn` never waits and takes the time as arguments, so that a simulation can run it step by step.
+`CoordinatorDriver.turn` never waits and takes the time as arguments. So a simulation can run it step by step.
 ``now`` is by the monotonic clock, ``wall`` is the machine's time of day, both in seconds.
 
 `BatchStreams` is the interface of the data plane.
@@ -244,7 +244,7 @@ class CoordinatorDriver:
     # --- one turn -----------------------------------------------------------------------------------------------------
 
     def turn(self, messages: Iterable[Message], now: float, wall: float) -> None:
-        """Handle ``messages``, then tick once; carry out the commands that follow. Any exception ends this leadership."""
+        """Handle ``messages``, then tick once; carry out the resulting commands. Any exception ends this leadership."""
         self._wall = wall
         events, self._followups = self._followups, []
         commands = [command for event in events for command in self._handle(event, now)]

@@ -65,7 +65,7 @@ class DriverLoop:
     Attributes:
         topology: for messages.
         at_end: called on the loop's thread after the last turn, with the error that ended it, if any.
-        driver: None while another process leads, and this one stands by.
+        driver: None while another process leads, and this one is a standby.
         take_over: called first, on the loop's thread, if there is no driver yet. Waits until this process leads, and
             returns the driver; returns None if ``withdraw`` was called.
         withdraw: makes ``take_over`` stop waiting.

@@ -39,7 +39,7 @@ class OwedSuccesses:
 
     @property
     def attempts(self) -> list[TransactionAttempt]:
-        """The attempts whose success is owed, lowest first."""
+        """The attempts with an owed success, lowest first."""
         return [TransactionAttempt(txid, attempt_id) for txid, attempt_id in sorted(self.attempt_ids.items())]
 
     @property

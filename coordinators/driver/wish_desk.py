@@ -28,8 +28,9 @@ class IdleWaiters:
         self._waiting.append((asked, wanted))
 
     def answer(self, is_idle_since: Callable[[int], bool]) -> None:
-        """Notify every waiter whose check has passed: ``is_idle_since(n)`` is true if spouts had no input after ask
-        ``n``.
+        """Notify every waiter for which ``is_idle_since`` is true.
+
+        ``is_idle_since(n)`` is true if no spout had input when it was asked after ask number ``n``.
         """
         for asked, wanted in self._waiting[:]:
             if is_idle_since(asked):
