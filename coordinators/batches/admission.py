@@ -130,7 +130,7 @@ class Admission:
         return txid not in self.machine.attempt_ids
 
     def _waits_for_window(self, txid: int, window_at: int) -> bool:
-        """Return true if ``txid`` starts empty when the window ends, because no transaction in progress lets it fire."""
+        """Return true if ``txid`` starts empty when the window ends: no transaction in progress lets it fire."""
         is_given_up = self.failures.held_until(txid) == math.inf
         is_covered = self.times.is_covered(window_at, self.machine.current_txid)
         return self._is_unbound(txid) and not is_given_up and not is_covered

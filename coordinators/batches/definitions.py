@@ -1,7 +1,7 @@
 """Definitions of transactions, and the questions to spouts that lead to them.
 
-`Definitions` knows which rows every transaction consists of, by spout (`Definition`, `SpoutPart`), and decides which
-spout to ask next. `SpoutInquiry` and `Inquiries` track the open question to each spout and its polling interval.
+`Definitions` stores the metadata of every transaction by spout (`Definition`, `SpoutPart`), and decides which spout to
+ask next. `SpoutInquiry` and `Inquiries` track the open question to each spout and its polling interval.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ class Definitions:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
-        """Yield the spouts to ask now, for the frontier and the transactions after it; each has at most one open ask."""
+        """Yield the asks to send now, by spout, for the frontier and later ones; each spout has at most one open ask."""
         definite = bool(self._parts(self.frontier))
         for spout in self.inquiries.due(now, definite=definite):
             if spout in self._answered:
@@ -362,7 +362,7 @@ class Definitions:
         return self.inquiries.next_at(set(self.spouts) - self._answered)
 
     def refused_since(self, ask: int) -> bool:
-        """Tell whether every spout, asked after ``ask``, was not ready for the frontier, and none is being asked."""
+        """Return true if every spout, asked after ``ask``, was not ready for the frontier, and none has defined it."""
         return not self._answered.intersection(self.spouts) and self.inquiries.refused_since(ask)
 
     def take_defined(self, message: Defined) -> None:
@@ -459,7 +459,8 @@ class Definitions:
     def go_back(self, number: int) -> None:
         """Reopen ``number`` and every later transaction: spouts must define them again.
 
-        Spouts receive the known metadata. The definition by an exact spout of a transaction that was never attempted stays valid.
+        Spouts receive the known metadata. If an exact spout has defined a transaction that was never attempted, the
+        definition stays valid.
         """
         for definition in [each for known, each in self.known.items() if known >= number]:
             definition.reopen(self.exact)

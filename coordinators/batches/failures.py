@@ -226,7 +226,7 @@ DEFINITION = -1
 
 @define(kw_only=True)
 class Failures:
-    """The failures of one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day, both in seconds."""
+    """The failures of one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day, in seconds."""
 
     topology: str
     retries: Retries
@@ -318,7 +318,7 @@ class Failures:
         self._busy_since = {each + (each >= txid): since for each, since in self._busy_since.items()}
 
     def verdict(self, txid: int) -> BaseException | None:
-        """Return the error that ends the topology if ``txid`` is the lowest transaction; None: the topology continues."""
+        """Return the error that ends the topology when ``txid`` is the lowest transaction; None: it continues."""
         return self._verdicts.get(txid)
 
     def durable(self, current_txid: int) -> dict[int, Failure]:

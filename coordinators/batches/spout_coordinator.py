@@ -65,7 +65,7 @@ class TridentSpoutCoordinator:
             self.coordinator.restore(dict(cursors.items()))
 
     def answers(self, ask: Ask) -> Iterator[Defined | NotReady | DefinitionFailed]:
-        """Yield the answers of the user's coordinator; every exception becomes a message. The last one has no ``more``."""
+        """Yield the user's coordinator's answers; every exception becomes a message. The last one has no ``more``."""
         while True:
             message = self._answer(ask)
             yield message
