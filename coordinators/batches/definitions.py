@@ -320,7 +320,7 @@ class Definitions:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
-        """Yield the asks to send now, by spout, for the frontier and later ones; each spout has at most one open ask."""
+        """Yield the asks to send now, by spout, for the frontier and later ones; a spout has at most one open ask."""
         definite = bool(self._parts(self.frontier))
         for spout in self.inquiries.due(now, definite=definite):
             if spout in self._answered:

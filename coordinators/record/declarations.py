@@ -141,7 +141,7 @@ class Declarations:
 
     @property
     def plan(self) -> str:
-        """8 hex digits that change when a declaration or the operations before it change; functions are not included."""
+        """8 hex digits that change with the declarations and the operations before each; functions are not included."""
         parts = sorted(
             [each.kind, each.name, each.way, canonical_json({word: _own(of) for word, of in each.identity.items()})]
             for each in self.entries

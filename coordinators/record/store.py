@@ -65,8 +65,7 @@ class RecordStore(Protocol):
         ...
 
     def write(self, record: CoordinatorRecord) -> None:
-        """Replace the record; durable when this returns. Wishes with outcomes in ``record`` are removed in the same
-        write.
+        """Replace the record; durable when this returns. Removes the wishes with outcomes in ``record``.
 
         Raises:
             FencedError: a newer leadership exists; nothing was written.

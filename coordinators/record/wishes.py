@@ -183,7 +183,7 @@ class Standing:
         return self.hold is Hold.NOTHING and self.paused_by == 0
 
     def led_by(self, epoch: int) -> Standing:
-        """Return the wishes in effect under the leadership ``epoch``; a pause by the process of another one has ended."""
+        """Return the wishes in effect under the leadership ``epoch``; a pause by another process has ended."""
         return self if self.paused_by == epoch else evolve(self, paused_by=0)
 
     def after(self, wish: Wish) -> Standing:

@@ -1,12 +1,21 @@
-"""What has changed in a topology since its last start: what is told, what is refused, and what a user has accepted.
+"""The changes of a topology since its last start: those that are logged, refused, or accepted by a user.
 
-Harmless changes go on, each with a line that says from which transaction. What would count rows twice, skip them or mix
-what doesn't belong together is refused: a spout that may be another one renamed, a spout left out of transactions that
-are not committed, an output that missed transactions, and whatever changed its identity. A refusal prints a string,
-``kind:name:`` and 8 hex digits of what was and what is; a start that is given it goes on. It fits that one change, and
-is used once: then it is in the record.
+Harmless changes are allowed; each is logged with the transaction from which it is in effect. Changes that would count
+rows twice, skip rows or mix unrelated data are refused:
 
-Pure: from a record and declarations to the record to go on from.
+- a spout that may be another one, renamed;
+- a spout that is left out of transactions that are not committed;
+- an output that missed transactions;
+- a change of a part's identity.
+
+A refusal prints a string: ``kind:name:`` and 8 hex digits of the facts before and after. A start that receives this
+string allows the change. The string fits that one change, and is used once: then it is in the record.
+
+`adopted` and `compared` do the comparison, with `SpoutChanges` for spouts and `OutputChanges` for states, windows and
+sinks. `Findings` collects the results. `corrections_of` and `with_corrections` apply corrected source data of batches
+that failed.
+
+Pure: from a record and declarations to the record to continue from.
 """
 
 from __future__ import annotations
@@ -30,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @frozen
 class SpoutCorrection:
-    """What the spout ``spout`` would give instead of what its stored definitions say."""
+    """A spout's corrected definitions, to replace its stored ones."""
 
     spout: str
     correction: Correction[Any]
@@ -39,7 +48,7 @@ class SpoutCorrection:
 def corrections_of(
     record: CoordinatorRecord, coordinators: Mapping[str, BatchCoordinator[Any]]
 ) -> Iterator[SpoutCorrection]:
-    """Ask each spout what was corrected of its batches, if one that is not committed has failed by its own fault."""
+    """Ask each spout for corrections of its uncommitted batches, if one of them has failed by its own fault."""
     if not any(failure.count and txid >= record.current_txid for txid, failure in record.failures.items()):
         return
     for spout, coordinator in coordinators.items():
@@ -55,7 +64,7 @@ def corrections_of(
 def with_corrections(
     findings: Findings, record: CoordinatorRecord, torn: Torn | None, corrections: Iterable[SpoutCorrection]
 ) -> CoordinatorRecord:
-    """Return ``record`` with the definitions that were corrected, if the user accepts them; otherwise refuse."""
+    """Return ``record`` with the corrected definitions that the user accepts; others are refused."""
     for each in corrections:
         found = each.correction
         txids = [record.numbers.txid(number) for number in sorted(found.definitions)]
@@ -91,14 +100,14 @@ def _corrected(record: CoordinatorRecord, each: SpoutCorrection) -> CoordinatorR
 
 @define
 class Findings:
-    """What was found so far.
+    """The results of the comparison so far.
 
     Attributes:
         record: as it was found.
-        accept: what a user has accepted in this program.
-        lines: to be told.
-        refusals: why the topology can't go on.
-        used: those of ``accept`` that fit a change.
+        accept: the strings with which a user has accepted changes in this program.
+        lines: the changes to log.
+        refusals: the reasons why the topology can't continue.
+        used: the strings of ``accept`` that fit a change.
     """
 
     record: CoordinatorRecord
@@ -113,7 +122,7 @@ class Findings:
         return self.record.current_txid
 
     def tell(self, before: Mapping[str, Json], now: Declaration, words: Iterable[str]) -> None:
-        """Tell that these facts of ``now`` were others."""
+        """Log that these facts of ``now`` have changed."""
         facts = {**now.identity, **now.details}
         for word in sorted(words):
             self.lines.append(
@@ -122,7 +131,7 @@ class Findings:
             )
 
     def accepted(self, kind: str, name: str, before: Json, now: Json, refusal: str) -> bool:
-        """Tell whether the user accepts this change; if not, it is refused."""
+        """Return true if the user accepts this change; if not, it is refused."""
         text = accept_text(self.record, kind, name, before, now)
         if text in self.accept:
             self.used.append(text)
@@ -132,16 +141,16 @@ class Findings:
         return False
 
     def unused(self) -> None:
-        """Tell of what was accepted and fits nothing."""
+        """Log the accepted strings that fit no change."""
         for text in self.accept:
             if text not in (*self.used, *self.record.accepted):
                 self.lines.append(f"accept={text!r} fits no change of this start, and is ignored")
 
 
 def accept_text(record: CoordinatorRecord, kind: str, name: str, before: Json, now: Json) -> str:
-    """Return what a user writes to accept that this part of a topology changes so.
+    """Return the string with which a user accepts exactly this change of a part of a topology.
 
-    It is another text each time, so that one that was used fits nothing later.
+    It is another text each time, so that one that was used fits no later change.
     """
     start = f"{kind}:{name}:"
     times = sum(each.startswith(start) for each in record.accepted)
@@ -149,23 +158,23 @@ def accept_text(record: CoordinatorRecord, kind: str, name: str, before: Json, n
 
 
 def changed_words(before: Mapping[str, Json], now: Mapping[str, Json]) -> list[str]:
-    """Return the words whose facts differ; of a word that only one side has nothing is known."""
+    """Return the words with different facts; a word that only one side has is not compared."""
     return sorted(word for word in before.keys() & now.keys() if not is_same(before[word], now[word]))
 
 
 def were(before: Mapping[str, Json], now: Mapping[str, Json], words: Iterable[str]) -> str:
-    """Show what these words were and are, as messages do."""
+    """Format the facts of these words before and now, for messages."""
     return " and ".join(f"its {word} changed from {shown(before[word])!r} to {shown(now[word])!r}" for word in words)
 
 
 def span(txids: Iterable[int]) -> str:
-    """Show transactions that follow each other, as messages do."""
+    """Format consecutive transactions for messages."""
     first, *rest = txids
     return f"transactions {first} to {rest[-1]}" if rest else f"transaction {first}"
 
 
 _TOLD_OF_SPOUTS = ("fields", "replay")
-"""What a spout may change although it is part of its identity: no position rests on it."""
+"""Facts that a spout may change although they are part of its identity: no position depends on them."""
 
 
 @define
@@ -173,8 +182,8 @@ class SpoutChanges:
     """The comparison of all spouts.
 
     Attributes:
-        known: what the record says was declared.
-        left: the last transaction before a spout was left out, by the names of those that are from now on.
+        known: the declarations in the record.
+        left: the last transaction of each spout that is left out from now on, by name.
     """
 
     findings: Findings
@@ -184,7 +193,7 @@ class SpoutChanges:
 
     @property
     def record(self) -> CoordinatorRecord:
-        """As it was found."""
+        """The record as it was found."""
         return self.findings.record
 
     @property
@@ -193,7 +202,7 @@ class SpoutChanges:
         return self.findings.at
 
     def compare(self) -> CoordinatorRecord:
-        """Compare the spouts; returns the record with the positions of those that are left out put aside."""
+        """Compare the spouts; return the record with the positions of removed spouts put aside."""
         now, before = self.declarations.spouts, self.known.spouts
         gone = [name for name in before if name not in now and self._has_read(name)]
         new = [each for name, each in now.items() if name not in before or not self._has_read(name)]
@@ -260,7 +269,7 @@ class SpoutChanges:
             )
 
     def _changed_spout(self, before: StoredDeclaration, now: Declaration) -> bool:
-        """Compare a spout with itself; returns whether rows of it that were read before can't be compared any more."""
+        """Compare a spout with its stored declaration; return true if its earlier rows can't be compared any more."""
         changed = changed_words(before.identity, now.identity)
         told = {word for word in changed if word in _TOLD_OF_SPOUTS}
         if "replay" in changed and self.record.committing:
@@ -280,7 +289,7 @@ class SpoutChanges:
         return "fields" in changed
 
     def _incomparable(self, spouts: set[str]) -> CoordinatorRecord:
-        """Drop the fingerprints of these spouts from the record, or all if it isn't known what they were made of."""
+        """Drop the fingerprints of these spouts from the record, or all of them if it has no declarations."""
         seen = self.record.fingerprints
         drop = spouts if self.record.declared is not None else {name for each in seen.values() for name in each}
         affected = sorted(self.record.numbers.txid(number) for number, each in seen.items() if drop & each.keys())
@@ -293,9 +302,9 @@ class SpoutChanges:
         return evolve(self.record, fingerprints={number: each for number, each in kept.items() if each})
 
     def _moved(self, gone: list[str], back: list[str], record: CoordinatorRecord) -> CoordinatorRecord:
-        """Put the last metadata of spouts that are left out aside, and that of those that are back in place.
+        """Put the last metadata of removed spouts aside, and restore that of spouts that are back.
 
-        The last is that of the last transaction they had a part in, committed or not, as their cursors are.
+        It is that of the last transaction in which they had a part, committed or not, as their cursors are.
         """
         resting = dict(record.resting)
         for _, definitions in sorted(record.metadata.items()):
@@ -319,8 +328,8 @@ class OutputChanges:
     """The comparison of all outputs.
 
     Attributes:
-        known: what the record says was declared.
-        left: the last transaction that an output had part in, by the names of those that are left out from now on.
+        known: the declarations in the record.
+        left: the last transaction of each output that is left out from now on, by name.
     """
 
     findings: Findings
@@ -334,9 +343,10 @@ class OutputChanges:
         return self.findings.at
 
     def compare(self, record: CoordinatorRecord) -> CoordinatorRecord:
-        """Compare states, windows and sinks; returns ``record`` with where those begin that join, and who has gaps.
+        """Compare states, windows and sinks; return ``record`` with the first transactions of new ones, and the gaps.
 
-        One that leaves before anything was committed to it was never there; but an attempt that died may have.
+        An output that leaves before anything was committed to it was never part of the topology. But it may contain an
+        attempt that died.
         """
         now, before = self.declarations.outputs, self.known.outputs
         joined = {**record.states, **{name: self._joined(each) for name, each in now.items()}}
@@ -372,7 +382,9 @@ class OutputChanges:
         )
 
     def _gap(self, until: int, now: Declaration) -> range:
-        """Return what an output was left out of after ``until``; with its last gap, if it hasn't gone on since."""
+        """Return the transactions after ``until`` that an output missed; with its last gap, if it committed nothing
+        since.
+        """
         earlier = self.findings.record.gaps.get(now.name)
         first = earlier.start if earlier and earlier.stop == until + 1 else until + 1
         if now.name in self.findings.record.states:
@@ -380,7 +392,7 @@ class OutputChanges:
         return range(first, self.at)
 
     def _returns(self, until: int, now: Declaration) -> None:
-        """Refuse an output that was left out and lacks something, unless a user accepts that."""
+        """Refuse an output that was left out and lacks transactions, unless a user accepts that."""
         missing = span(range(until + 1, self.at))
         self.findings.accepted(
             now.kind,
@@ -420,12 +432,12 @@ class OutputChanges:
 
 @frozen
 class Comparison:
-    """What a start finds changed.
+    """The changes that a start has found.
 
     Attributes:
-        lines: to be told.
-        refusals: why it can't go on; none: it can.
-        record: to go on from, if it can.
+        lines: the changes to log.
+        refusals: the reasons why it can't continue; empty: it can.
+        record: to continue from, if it can.
     """
 
     lines: tuple[str, ...]
@@ -451,10 +463,10 @@ def adopted(
     declarations: Declarations,
     corrections: Iterable[SpoutCorrection] = (),
 ) -> CoordinatorRecord:
-    """Return ``record`` with what is declared now in it, for a takeover; what has changed is logged.
+    """Return ``record`` with the current declarations, for a takeover; changes are logged.
 
     Raises:
-        TopologyError: something has changed that is neither harmless nor accepted.
+        TopologyError: a change is neither harmless nor accepted.
     """
     comparison = compared(record, declarations, torn, corrections)
     comparison.check(topology)
@@ -469,9 +481,9 @@ def compared(
     torn: Torn | None = None,
     corrections: Iterable[SpoutCorrection] = (),
 ) -> Comparison:
-    """Return what has changed between what ``record`` knows and ``declarations``.
+    """Compare the declarations in ``record`` with ``declarations``.
 
-    ``torn``: what only some states have. ``corrections``: data of batches that failed, changed in place.
+    ``torn``: the transactions that only some states have. ``corrections``: data of failed batches, changed in place.
     """
     findings = Findings(record, declarations.accept)
     known = _known(findings)
@@ -491,7 +503,7 @@ def compared(
 
 
 def _known(findings: Findings) -> Declared:
-    """Return what the record says was declared; without declarations in it, names are all that is known."""
+    """Return the declarations in the record; if it has none, only names are known."""
     record = findings.record
     if record.declared is not None:
         return Declared.of(record.declared)
@@ -511,7 +523,7 @@ def _known(findings: Findings) -> Declared:
 def _remembered(
     before: Mapping[str, StoredDeclaration], now: Mapping[str, Declaration], left: Mapping[str, int]
 ) -> dict[str, StoredDeclaration]:
-    """Return what the record is to say: what is declared now, and what was before, with when it was left out."""
+    """Return the declarations to store: the current ones, and earlier ones with their last transaction."""
     return {
         **{name: evolve(each, until=left.get(name, each.until)) for name, each in before.items()},
         **{name: StoredDeclaration.of(each) for name, each in now.items()},
@@ -519,7 +531,7 @@ def _remembered(
 
 
 def _compare_torn(findings: Findings, known: Declared, declarations: Declarations, torn: Torn) -> None:
-    """Refuse another plan while some states have transactions that others lack: those need the same of them."""
+    """Refuse another plan while some states have transactions that others lack: the same plan must process them."""
     before, now = known.plan, declarations.plan
     joining = [name for name in declarations.outputs if name not in findings.record.states]
     if before == now or not (before or joining):
