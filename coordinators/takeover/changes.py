@@ -11,8 +11,8 @@ rows twice, skip rows or mix unrelated data are refused:
 A refusal prints a string: ``kind:name:`` and 8 hex digits of the facts before and after. A start that receives this
 string allows the change. The string fits that one change, and is used once: then it is in the record.
 
-`adopted` and `compared` do the comparison, with `SpoutChanges` for spouts and `OutputChanges` for states, windows and
-sinks. `Findings` collects the results. `corrections_of` and `with_corrections` apply corrected source data of batches
+`adopted` and `compared` do the comparison. They use `SpoutChanges` for spouts, and `OutputChanges` for states, windows
+and sinks. `Findings` collects the results. `corrections_of` and `with_corrections` apply corrected source data of batches
 that failed.
 
 Pure: from a record and declarations to the record to continue from.
@@ -382,8 +382,9 @@ class OutputChanges:
         )
 
     def _gap(self, until: int, now: Declaration) -> range:
-        """Return the transactions after ``until`` that an output missed; with its last gap, if it committed nothing
-        since.
+        """Return the transactions that an output missed after ``until``.
+
+        Includes its last gap, if it has committed nothing since.
         """
         earlier = self.findings.record.gaps.get(now.name)
         first = earlier.start if earlier and earlier.stop == until + 1 else until + 1

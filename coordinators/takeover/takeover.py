@@ -5,40 +5,34 @@ raised, so that no write of an older leader succeeds any more. Only then is the 
 commit of each state. The first write proves that this process still leads. A crash at any point is harmless: the
 takeover starts again.
 
-What earlier commits can leave behind follows from three rules. Each state takes transactions in order, without gaps. An
+Three rules limit the traces of earlier commits. Each state takes transactions in order, without gaps. An
 attempt is committed only after its id and its leader's epoch are in the record. Commits may run ahead of the record by
 one group of transactions. Let ``T:A of epoch E`` be the token of a state's last commit, and C the lowest transaction
 that is not committed according to the record:
 
-    ===================  ===============================================================================
-    T = C - 1            the state agrees with the record
-    T >= C               C to T are committed in the state, but not closed in the record
-    T >= C, and A is above the last attempt of T in the record, or there is none
-                         the record is from the past: stop
-    E above the record's the record is from the past: stop
-    T < C - 1            the state is from the past, or was left out meanwhile: stop, except in a gap, see below
-    no token, and C is
-    past where it joined the state's data is gone: stop
-    no token, and the
-    record has no such   a new state: it joins with the first transaction that is not closed at this takeover
-    ===================  ===============================================================================
+- T = C - 1: the state agrees with the record.
+- T >= C: C to T are committed in the state, but not closed in the record.
+- T >= C, and A is above the last attempt of T in the record, or the record has no attempt of T: the record is from the
+  past: stop.
+- E is above the record's epoch: the record is from the past: stop.
+- T < C - 1: the state is from the past, or was left out meanwhile: stop, except in a gap, see below.
+- No token, and C is above the transaction at which the state joined: the state's data is gone: stop.
+- No token, and the state is not in the record: a new state. It joins with the first transaction that is not closed at
+  this takeover.
 
 Transactions that every state has are closed here, in the first write, and their success is owed; so they are never
 replayed. A transaction that only some states have is torn: the others need it, made of the same rows by the same plan.
 It is replayed, and the states that have it skip it or roll it back (see `trident_py.states.fenced`). A transaction that
-every state has but that can't be closed is replayed too. This includes the first transaction of a new spout: states
-that skip it would miss the spout's rows. For a transaction t from C up to the lowest T:
+every state has but that can't be closed is replayed too. If a new spout begins in such a
+transaction, the states that skip it would get none of the spout's rows. For a transaction t from C up to the lowest T:
 
-    ===================  ===============================================================================
-    no intent for t      none are stored if metadata determines the rows of a batch: closed
-    no intent for t, but
-    cursors that moved   they were found out by an attempt that never began to commit: replayed
-    the intent for t is the attempt that every state has, and of the definition in the record
-                         closed; cursors that it moves by having been emitted move now
-    another intent       it was defined again since: replayed, and rolled back in the states that have it
-    a state that keeps no token or is left out from now on, or a spout that takes part in commits
-                         it is unknown whether they have it: replayed
-    ===================  ===============================================================================
+- No intent for t: no intents are stored if metadata determines the rows of a batch: closed.
+- No intent for t, but cursors that move: an attempt found them out and never began to commit: replayed.
+- The intent for t is the attempt that every state has, and of the definition in the record: closed. Cursors that it
+  moves because it was emitted move now.
+- Another intent: t was defined again since: replayed, and rolled back in the states that have it.
+- A state keeps no token or is left out from now on, or a spout takes part in commits: it is unknown whether they have
+  t: replayed.
 
 A state that was left out and comes back has a gap: F to C - 1, which others committed meanwhile. Once the record says
 that a user accepts this, the state marks them as committed, without any change.
@@ -209,8 +203,8 @@ def _check(topology: str, tokens: Mapping[str, CommitToken | None], record: Coor
         elif record.states.get(state, record.current_txid) < record.current_txid:
             raise StateError(
                 f"topology {topology!r}: state {state!r} is gone, it has nothing of what was committed to it while the "
-                f"topology is at transaction {record.current_txid}. To fix this: restore it, or start from the beginning "
-                f"with `trident reset {topology}`",
+                f"topology is at transaction {record.current_txid}. To fix this: restore it, or start from the "
+                f"beginning with `trident reset {topology}`",
                 topology=topology,
                 state=state,
             )
@@ -245,8 +239,8 @@ def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: Coordin
                 f"topology {topology!r}: state {state!r} ends with transaction {token.txid}, the record is at "
                 f"{current}: transactions {token.txid + 1} to {first - 1} are missing from it: its server lost "
                 f"them (a failover to a replica that lagged, a crash without fsync), it was restored from the past, "
-                f"or the topology ran without it. To fix this: restore a newer copy of it, or give it another table, which "
-                f"starts empty",
+                f"or the topology ran without it. To fix this: restore a newer copy of it, or give it another "
+                f"table, which starts empty",
                 topology=topology,
                 state=state,
             )

@@ -144,7 +144,7 @@ def test_a_part_that_is_missing_or_of_another_kind_is_found(record: CoordinatorR
         ("[" * 100_000, "it is not JSON"),
         ("[]", "it is not a coordinator record"),
         ("{}", "it is not a coordinator record"),
-        ('{"version":4}', "it has version 4, this release reads version 3 and older; a newer release wrote it"),
+        ('{"version":4}', "it has version 4, this release reads version 3 and older. A newer release wrote it"),
         ('{"version":2}', "its checksum does not match"),
     ],
 )
