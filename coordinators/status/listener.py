@@ -213,10 +213,10 @@ class TridentListener:
         """
 
     def on_emitted(self, event: EmittedEvent) -> None:
-        """Handle the emission of an attempt: called once for each attempt, so again for each replay of a transaction."""
+        """Handle the emission of an attempt: called once per attempt, so again for each replay of a transaction."""
 
     def on_processed(self, event: ProcessedEvent) -> None:
-        """Handle that an attempt was processed: called at most once for each attempt."""
+        """Handle that an attempt was processed: called at most once per attempt."""
 
     def on_committed(self, event: CommittedEvent) -> None:
         """Handle that a transaction is committed.
@@ -231,7 +231,7 @@ class TridentListener:
         """
 
     def on_failed(self, event: FailedEvent) -> None:
-        """Handle that an attempt was aborted: called at most once for each attempt, and never after its `on_committed`."""
+        """Handle that an attempt was aborted: called at most once per attempt, and never after its `on_committed`."""
 
     def on_work(self, event: WorkEvent) -> None:
         """Handle that a thread has finished a piece of work.

@@ -73,7 +73,7 @@ class Wait:
     """A thing for which a topology waits.
 
     Attributes:
-        what: in a few words, as "spout 'lines' emits 7:0".
+        what: the thing, in a few words, as "spout 'lines' emits 7:0".
         since: in seconds since 1970; None: unknown.
     """
 
@@ -90,7 +90,7 @@ class Wait:
 class TopologyStatus(Mapping[str, Any]):
     """The state of a topology: as its driver last published it, each turn, at least once a second; or as it is stored.
 
-    Processes other than the leader only know the stored state (`TopologyDescription.status`). Fields that the record
+    Except for the leader, processes only know the stored state (`TopologyDescription.status`). Fields that the record
     doesn't contain have their default then.
 
     It is also a read-only mapping of the names in `NAMES`, as ``query.status`` was when it was a dict.
