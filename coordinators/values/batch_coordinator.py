@@ -71,8 +71,7 @@ class BatchCoordinator(ABC, Generic[M]):
         """
 
     def has_pending_input(self) -> bool:
-        """Return true if some known input was not ready when `is_ready` returned False, and will be ready soon by
-        itself.
+        """Return true if known input that was not ready in `is_ready` will soon be ready by itself.
 
         An example is a line that its writer may not have finished. Called right after `is_ready`; a caller that waits
         for all input waits for this input too.
@@ -114,10 +113,9 @@ class BatchCoordinator(ABC, Generic[M]):
 
 
 class CursorCoordinator(BatchCoordinator[M]):
-    """A coordinator with more positions than one batch's metadata should carry, such as the offsets of a thousand
-    files.
+    """A coordinator with many positions, such as the offsets of a thousand files.
 
-    The positions are cursors: one JSON value per key, durable in the same write as the definition that moved them.
+    They would be too large for one batch's metadata. The positions are cursors: one JSON value per key, durable in the same write as the definition that moved them.
     """
 
     @abstractmethod

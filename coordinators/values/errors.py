@@ -58,8 +58,9 @@ class TridentError(Exception):
         self.locate(**about)
 
     def locate(self, **about: Unpack[About]) -> Self:
-        """Set the attributes that are not known yet; if the error is of another transaction, only the topology. Return
-        self.
+        """Set the attributes that are not known yet, and return self.
+
+        If the error is of another transaction, set only the topology.
         """
         attempt = about.get("attempt")
         if attempt is not None:
