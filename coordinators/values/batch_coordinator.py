@@ -115,7 +115,8 @@ class BatchCoordinator(ABC, Generic[M]):
 class CursorCoordinator(BatchCoordinator[M]):
     """A coordinator with many positions, such as the offsets of a thousand files.
 
-    They would be too large for one batch's metadata. The positions are cursors: one JSON value per key, durable in the same write as the definition that moved them.
+    They would be too large for one batch's metadata. The positions are cursors: one JSON value per key, durable in the
+    same write as the definition that moved them.
     """
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """JSON as this project stores it, and the hashes of texts and rows.
 
-`canonical_json` writes exactly one text for each value, and refuses values that would be read back different.
+`canonical_json` writes exactly one text for each value. It refuses values that would be read back different.
 `content_hash` and `content_digest` are hashes of texts. `Fingerprint` is a hash of the rows of a batch.
 """
 
@@ -47,9 +47,7 @@ def content_hash(text: str | bytes) -> str:
 
 
 def content_digest(text: str) -> str:
-    """Return a name for ``text`` that is unique among all texts stored next to it: 80 bits of its SHA-256, in
-    hexadecimal.
-    """
+    """Return a unique name for ``text``, for use in a store: 80 bits of its SHA-256, in hexadecimal."""
     return sha256(text.encode()).hexdigest()[:20]
 
 

@@ -1,16 +1,15 @@
 """The errors of the control plane.
 
-::
+All of them are subclasses of `TridentError`:
 
-    TridentError
-    ├── TopologyError       a declaration that cannot work, or is not that of the record
-    ├── ConfigError         a setting out of range, or something missing on this machine
-    ├── MetadataError       a spout's metadata or the stored record cannot be written or read as JSON
-    ├── FencedError         a newer leader exists, or another one still leads
-    ├── CoordinationLost    the ZooKeeper session is gone or the server can't be reached
-    ├── SpoutError          a spout broke its contract, or its source has changed
-    ├── StateError          a state is gone, damaged, behind or another topology's
-    └── PoisonBatchError    a batch failed as often as its retry policy allows
+- `TopologyError`: a declaration that cannot work, or is not that of the record.
+- `ConfigError`: a setting out of range, or something missing on this machine.
+- `MetadataError`: a spout's metadata or the stored record cannot be written or read as JSON.
+- `FencedError`: a newer leader exists, or another one still leads.
+- `CoordinationLost`: the ZooKeeper session is gone or the server can't be reached.
+- `SpoutError`: a spout broke its contract, or its source has changed.
+- `StateError`: a state is gone, damaged, behind or another topology's.
+- `PoisonBatchError`: a batch failed as often as its retry policy allows.
 
 Each message says what happened, to which topology and transaction, and how to fix it. Programs find the topology,
 transaction, spout and state in the error's attributes; message and attributes survive pickling.
@@ -40,7 +39,8 @@ class TridentError(Exception):
     """The base class of every error that this project raises.
 
     Attributes:
-        topology: the name of the topology. This and the following are None if unknown or not applicable.
+        topology: the name of the topology. Each attribute has the value None if it is unknown
+            or not applicable.
         txid: the transaction.
         attempt: the attempt of it.
         spout: the ``tx_id`` of the spout.

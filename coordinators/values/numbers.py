@@ -42,7 +42,7 @@ class SpoutNumbers:
         return txid
 
     def with_empty(self, txid: int) -> SpoutNumbers:
-        """Return the numbers after ``txid`` is admitted as an empty transaction; it must be above all that were tried."""
+        """Return the numbers after ``txid``, above all attempted transactions, is admitted as an empty one."""
         return evolve(self, empty=(*self.empty, txid))
 
     def kept_from(self, txid: int) -> SpoutNumbers:

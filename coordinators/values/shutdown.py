@@ -38,9 +38,7 @@ class Shutdown:
     _when_forced: list[Callable[[], object]] = field(factory=list, init=False)
 
     def when_forced(self, call: Callable[[], object]) -> None:
-        """Register ``call``, to be called when the end is forced, on any thread and perhaps twice; at once if it is
-        already.
-        """
+        """Call ``call`` when the end is forced, on any thread and perhaps twice; immediately if it is already."""
         self._when_forced.append(call)
         if self.forced.is_set():
             call()
