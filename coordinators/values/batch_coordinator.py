@@ -37,8 +37,8 @@ class Correction(Generic[M]):
 class BatchCoordinator(ABC, Generic[M]):
     """Defines batches; never sees their rows. Storm's ``ITridentSpout.BatchCoordinator``.
 
-    One instance exists in the leading driver. All methods are called on one thread of their own, in txid order. So they
-    may block and share fields.
+    One instance exists in the leading driver. All methods are called on one thread, which belongs to this spout, in
+    txid order. So they may block and share fields.
 
     An exception from ``is_ready`` or ``initialize_transaction`` means that the source can't be reached. They are called
     again, up to 30 s apart, for as long as ``TridentConfig.source_patience`` says, and no failure is counted against a

@@ -70,8 +70,9 @@ class ZooKeeperTLS:
             ) from error
 
     def connect(self, address: tuple[str, int], host: str, timeout: float) -> ssl.SSLSocket:
-        """Connect to ``address``, which must prove to be ``host``. Reads the files again each time, because
-        certificates expire.
+        """Connect to ``address``, which must prove to be ``host``.
+
+        Reads the files again each time, because certificates expire.
 
         Raises:
             OSError: the connection failed; an `ssl.SSLError` if a certificate is the cause.

@@ -23,7 +23,7 @@ class Java:
     """The result of a search for a Java runtime.
 
     Attributes:
-        path: of the runtime; None if there is none.
+        path: of the runtime; None if it is missing.
         found: the version that it reports, or a description of the missing part.
         remedy: how to fix it; empty if the runtime can be used.
     """
@@ -55,7 +55,7 @@ def find_java() -> str:
     """Return the path of the Java runtime that ZooKeeper and Spark will use.
 
     Raises:
-        ConfigError: there is none, or it is too old; says how to get one.
+        ConfigError: no runtime was found, or it is too old; says how to get one.
     """
     java = look_for_java()
     if java.path is None or java.remedy:

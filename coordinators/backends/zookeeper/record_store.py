@@ -278,9 +278,7 @@ class ZooKeeperRecordStore:
             log.info("%s: %d blobs that no record names stay for now: %s", self._session.who, len(orphans), conflict)
 
     def heartbeat(self) -> None:
-        """Prove that the session lives and the epoch is current, if the last proof is older than a sixth of the
-        session.
-        """
+        """Prove that the session and the epoch are valid, if the last proof is older than a sixth of the session."""
         self._ensure_not_fenced()
         if not self._session.is_round_due():
             return

@@ -1,6 +1,6 @@
 """Sessions with ZooKeeper: the only module that talks to the servers. A session never claims more than it knows.
 
-kazoo and tenacity are imported here and nowhere else. `ZooKeeperSession` is one session, and `Lease` tells how long it
+kazoo and tenacity are imported only here. `ZooKeeperSession` is one session, and `Lease` tells how long it
 is surely alive. kazoo leaves five problems to its users; each is solved in one place here:
 
 - A failed transaction returns its errors instead of raising them: `ZooKeeperSession.commit` raises.
@@ -398,7 +398,7 @@ class ZooKeeperSession:
 
 
 class _ProtectingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Connects by TLS. kazoo's own handler trusts the system's authorities, and leaks a socket if the connection fails."""
+    """Connects by TLS. kazoo's own handler trusts the system's authorities, and leaks a socket on failure."""
 
     def __init__(self, tls: ZooKeeperTLS) -> None:
         super().__init__()

@@ -1,13 +1,13 @@
 """A topology's nodes in ZooKeeper: their paths, the contents of the small ones, and the steps that change them. Pure.
 
-::
+Below ``<root>/<topology>``:
 
-    <root>/<topology>/identity   uuid and incarnation
-    <root>/<topology>/epoch      the last claim of leadership; never removed, its version is the fence
-    <root>/<topology>/leader     the current leader; ephemeral
-    <root>/<topology>/record     the head of the record
-    <root>/<topology>/blobs/…    the blobs that the head names
-    <root>/<topology>/wishes/…   the operators' wishes that were not carried out yet
+- ``identity``: uuid and incarnation.
+- ``epoch``: the last claim of leadership; never removed, its version is the fence.
+- ``leader``: the current leader; ephemeral.
+- ``record``: the head of the record.
+- ``blobs/…``: the blobs that the head names.
+- ``wishes/…``: the operators' wishes that were not carried out yet.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ ANY_VERSION = -1
 """Any version; for nodes that another step of the same atomic write guards."""
 
 REQUEST_BYTES_MAX = 1024 * 1024 - 16 * 1024
-"""The maximum size of a request. The server drops the connection at 1 MiB (``jute.maxbuffer``) without a reason; the
-rest is margin.
+"""The maximum size of a request.
+
+The server drops the connection at 1 MiB (``jute.maxbuffer``) without a reason; the rest is margin.
 """
 
 STEP_OVERHEAD_BYTES = 100
