@@ -200,7 +200,7 @@ class Fail:
 
 @frozen
 class SetReady:
-    """Set the result of ``is_ready`` from now on, for one txid, or for every one if ``txid`` is None."""
+    """Set the result of ``is_ready`` from now on, for one txid; without ``txid``, for every one."""
 
     txid: int | None
     ready: bool

@@ -1,7 +1,7 @@
 """Sessions with ZooKeeper: the only module that talks to the servers. A session never claims more than it knows.
 
-kazoo and tenacity are imported only here. `ZooKeeperSession` is one session, and `Lease` tells how long it
-is surely alive. kazoo leaves five problems to its users; each is solved in one place here:
+Only this module imports kazoo and tenacity. `ZooKeeperSession` is one session, and `Lease` tells how long it is surely
+alive. The library kazoo leaves five problems to its users; each is solved in one place here:
 
 - A failed transaction returns its errors instead of raising them: `ZooKeeperSession.commit` raises.
 - A request without an answer may have been carried out or not: `Unanswered`. Every user of `retry_within_lease` reads
