@@ -1,6 +1,6 @@
 """Delivery of events to listeners, and the detection of standstills.
 
-Each listener has its own thread (`EventThread`), so one that raises or is slow affects no other component.
+Each listener has its own thread (`EventThread`). So one that raises or is slow affects no other component.
 `StandstillWatch` finds out why no transaction makes progress. `Listeners` combines both with `Progress`.
 """
 

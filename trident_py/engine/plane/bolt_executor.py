@@ -68,7 +68,7 @@ class TridentBoltExecutor:
         return JobMember(self.attempt, self.time, inputs)
 
     def count_rows(self, spout: str, where: str, rows: int) -> None:
-        """Record the number of rows of ``spout``, on the driver or in tasks; the highest report of its branches counts."""
+        """Record the number of rows of ``spout``, on the driver or in tasks; the highest report of a branch counts."""
         self._rows[spout, where] = max(rows, self._rows.get((spout, where), 0))
 
     def count_written(self, output: str, rows: int | None) -> None:

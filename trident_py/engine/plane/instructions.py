@@ -127,9 +127,7 @@ class CloseStates:
 
 @frozen
 class KeepLeading:
-    """Keep leading although the topology has ended: ``what`` is still running, and its late writes would not be
-    refused.
-    """
+    """Keep leading although the topology has ended: late writes of ``what``, which still runs, would be accepted."""
 
     what: str
 

@@ -72,8 +72,9 @@ from trident_py.engine.plane.stimuli import (
 from trident_py.engine.plane.work import Half, Job, Processed, TopologyShape
 
 ROWS_MAX = 16_384
-"""The maximum number of rows of one job. Rows on the driver enter at 80 000 a second: more gain little, and all of them
-wait for it.
+"""The maximum number of rows of one job.
+
+Rows on the driver enter at 80 000 a second: more gain little, and all of them wait for it.
 """
 
 

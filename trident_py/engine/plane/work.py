@@ -64,8 +64,10 @@ class Half(Enum):
 
 @frozen(cache_hash=True)  # each of its attempts keeps it in a set
 class Job:
-    """One Spark job: one branch of these attempts; ``is_shared``: it is a job for small batches, of one or more
-    attempts.
+    """One Spark job: one branch of these attempts.
+
+    Attributes:
+        is_shared: whether it is a job for small batches, of one or more attempts.
     """
 
     branch: int

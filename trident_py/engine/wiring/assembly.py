@@ -190,7 +190,7 @@ def _take_groups(participants: Sequence[Participant]) -> bool:
 
 
 def _needs_intents(plan: Plan, participants: Sequence[Participant]) -> bool:
-    """Return true if intents must be stored, because the rows or the commits of an attempt may differ from another's."""
+    """Return true if commit intents must be stored: attempts may have different rows, or an output has no fence."""
     opaque = any(spout.spout.replay is not Replay.EXACT for spout in plan.spouts)
     resolving = any(isinstance(spout.spout, PartitionedSpoutAdapter) for spout in plan.spouts)
     asking = bool(state_queries(plan.graph))  # and what they answer depends on when they are asked
