@@ -12,8 +12,8 @@ A refusal prints a string: ``kind:name:`` and 8 hex digits of the facts before a
 string allows the change. The string fits that one change, and is used once: then it is in the record.
 
 `adopted` and `compared` do the comparison. They use `SpoutChanges` for spouts, and `OutputChanges` for states, windows
-and sinks. `Findings` collects the results. `corrections_of` and `with_corrections` apply corrected source data of batches
-that failed.
+and sinks. Class `Findings` collects the results. The functions `corrections_of` and
+`with_corrections` apply corrected source data of batches that failed.
 
 Pure: from a record and declarations to the record to continue from.
 """

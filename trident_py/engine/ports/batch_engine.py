@@ -1,6 +1,4 @@
-"""`BatchEngine`: the interface to run batches; Spark (`spark_engine`) and Python on the driver (`row_engine`) implement
-it.
-"""
+"""`BatchEngine`: the interface to run batches, implemented with Spark (`spark_engine`) and Python (`row_engine`)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class CommitThread:
             self._work = None
 
     def late(self) -> str:
-        """Return a sentence about work that takes longer than its patience; empty: there is none."""
+        """Return a sentence about work that takes longer than its patience; empty: no work is late."""
         work = self._work
         secs = self.clock() - work.since if work else 0.0
         if work is None or secs <= self.patience:

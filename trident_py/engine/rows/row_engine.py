@@ -48,7 +48,7 @@ class RowEngine(BatchEngine):
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def session(self) -> SparkSession:
-        """Return a session for an emitter that requests one: created at the first call, and stopped with the topology."""
+        """Return a session for an emitter that requests one: created at the first call, stopped with the topology."""
         with self._lock:
             if self._built is None:
                 self._built = self.resources.enter_context(topology_session(self.plan.graph.topology, None))

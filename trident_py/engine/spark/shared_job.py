@@ -1,6 +1,4 @@
-"""Shared jobs: one branch of several small attempts as one Spark job, which joins their rows and separates their
-changes.
-"""
+"""Shared jobs: one Spark job for a branch of several small attempts joins their rows and separates their changes."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ SMALL_JOBS = {
     "spark.sql.adaptive.enabled": "false",  # it turns every stage into a job, to measure the data: they are small
     "spark.sql.shuffle.partitions": "1",
 }
-"""Settings that make a small job cheap. All threads of a session share its settings, so these jobs have their own
-session.
-"""
+"""Settings that make a small job cheap. All threads of a session share them, so these jobs have another session."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Spark jobs of a leadership, except shared ones.
 
 `MicroBatches` runs one branch of one attempt as one job: it builds the frames, prepares the receipt, and reports every
-edge. `RequestJobs` runs operations of requests, and `CommitSession` provides the session for jobs in commits.
+edge. The class `RequestJobs` runs operations of requests. `CommitSession` provides the session for jobs in commits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reports of reading tasks, and a fingerprint of the rows that a job has read.
 
 A reading task yields its rows and, last, one row that contains only its `TaskReport` in the hidden column ``_report``.
-`Reports` collects the reports with ``observe``, below the filter that drops those rows. So a report counts only if all
+The class `Reports` collects them with ``observe``, below the filter that drops those rows. So a report counts only if all
 rows of its task were read, by the same job that uses them.
 """
 
@@ -88,7 +88,7 @@ class ObservedSplits:
 
 @define
 class ObservedFrame:
-    """A user's DataFrame whose rows are counted, and hashed if ``hashing``."""
+    """A user's DataFrame with observed rows: they are counted, and hashed if ``hashing``."""
 
     hashing: bool
     observation: Observation = field(factory=Observation, init=False)

@@ -163,7 +163,7 @@ class TridentSpoutExecutor:
         return self.emitter.moved(json_copy(metadata)) if isinstance(self.emitter, OffsetReportingEmitter) else {}
 
     def commit(self, attempt: TransactionAttempt, number: int) -> None:
-        """Commit, as announced on ``$commit``; only the attempt that was emitted last for this transaction is accepted."""
+        """Commit, as announced on ``$commit``; only the last emitted attempt of this transaction is accepted."""
         if self._emitted.get(attempt.txid) != attempt:
             raise FailedException(f"received commit for different transaction attempt: {attempt}")
         if isinstance(self.emitter, Committing):

@@ -1,8 +1,8 @@
 """Threads that run user code.
 
 `Threads` is a pool: its threads start when there is work for them, and callers wait for them only for a limited time.
-They are daemons, unlike those of ``concurrent.futures``, so code that never returns doesn't keep the process alive.
-`SpoutThreads` are the two threads of a spout. `place_of` finds the position of a thread in the code.
+They are daemons, unlike those of ``concurrent.futures``: code that never returns must not keep the process alive.
+A spout has two threads, `SpoutThreads`. The function `place_of` finds the position of a thread in the code.
 """
 
 from __future__ import annotations
@@ -86,8 +86,9 @@ class Threads:
                     self._calls.put(None)
 
     def wait(self, until: float) -> bool:
-        """Wait until all threads have ended after `close`, at most until this monotonic moment; return true if they
-        have.
+        """Wait until all threads have ended, at most until this monotonic moment; return true if they have.
+
+        They end after `close`.
         """
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))

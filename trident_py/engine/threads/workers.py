@@ -151,7 +151,7 @@ class Workers:
         self.reads.close()
 
     def leave(self, until: float) -> list[str]:
-        """Accept no more work; return the threads that are still busy at this monotonic moment, with their positions."""
+        """Accept no more work; return the threads that are still busy at this monotonic moment, and their positions."""
         for pool in self._pools:
             pool.close()
         for pool in self._pools:
@@ -164,8 +164,9 @@ class Workers:
         return [work for pool in self._pools for work in pool.works()]
 
     def lock_holders(self) -> Mapping[str, str]:
-        """Return the holders of the locks for which a commit waits now, as databases report them. Any thread may call
-        it.
+        """Return the holders of locks for which a commit waits now, as databases report them.
+
+        Any thread may call it.
         """
         if not self.committing.works():
             return {}
