@@ -1,7 +1,7 @@
 """Definitions of transactions, and the questions to spouts that lead to them.
 
 `Definitions` stores the metadata of every transaction by spout (`Definition`, `SpoutPart`), and decides which spout to
-ask next. `SpoutInquiry` and `Inquiries` track the open question to each spout and its polling interval.
+ask next. The classes `SpoutInquiry` and `Inquiries` track the open question to each spout and its polling interval.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SpoutPart:
         metadata: the definition that the spout returned.
         bytes: the length of ``metadata`` as JSON when the spout returned it; 0: it was read from a record.
         moves: the cursors that move when the first attempt starts; None: they have moved, so the part is durable.
-        stands: the next attempt uses it as it is. Otherwise the spout is asked again, and receives ``metadata``.
+        stands: whether the next attempt uses it unchanged. Otherwise the spout is asked again, and receives ``metadata``.
         resolved: the cursors that move when the live attempt is closed.
         fingerprint: of the rows of an attempt, if the spout has promised the same rows for every attempt.
     """
@@ -513,7 +513,7 @@ def _check_same(topology: str, message: Fingerprinted, before: Fingerprint) -> N
     now = message.fingerprint
     if now.agrees(before):
         return
-    what = f"{now.rows} rows" if now.rows != before.rows else "as many rows, but different ones,"
+    what = f"{now.rows} rows" if now.rows != before.rows else "other rows, but as many,"
     raise SpoutError(
         f"topology {topology!r}, spout {message.spout!r}, transaction {message.attempt.txid}: attempt "
         f"{message.attempt} read {what} where an earlier one read {before.rows} rows, from the same metadata. "

@@ -1,7 +1,7 @@
 """The writer of the record, and the successes that are still owed.
 
-`RecordWriter` collects the durable state of a leadership and stores all changes of a turn in one write. `OwedSuccesses`
-remembers the transactions whose success is announced but not delivered.
+`RecordWriter` collects the durable state of a leadership and stores all changes of a turn in one write. The class
+`OwedSuccesses` remembers the transactions whose success is announced but not delivered.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `Acker` is Storm's algorithm, exactly. The emitter draws one random *edge* per consumer and opens a ledger under a
 *root*. The ledger's value is the XOR of those edges. A consumer that has handled an edge reports it, with the edges
-that it made for other consumers: the value is XORed with all of them. Each edge is XORed twice, once when it is made
+that it made for other consumers. Then the value is XORed with all of them. Each edge is XORed twice, once when it is made
 and once when it is taken. So the value is zero again when the whole tree was handled, in any order of the reports:
 
     init    1001 1010        value 0011

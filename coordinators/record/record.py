@@ -42,7 +42,7 @@ INLINE_TOTAL_BYTES_MAX = 64 * 1024
 
 @frozen
 class CommitIntent:
-    """An attempt whose commit may have begun, with the hash of its definition."""
+    """An attempt with a commit that may have begun, and the hash of its definition."""
 
     attempt: TransactionAttempt
     hash: str
@@ -53,7 +53,7 @@ class Failure:
     """The failures of a transaction that is not committed.
 
     Attributes:
-        count: failures of its own, which `Retries` counts. After the topology has ended because of it, a start gives it
+        count: failures by its own code or data, which `Retries` counts. After the topology has ended because of it, a start gives it
             one more try.
         attempt_id: the attempt that failed last; -1: the transaction could not be defined.
         cause: the last error, as text.

@@ -145,7 +145,7 @@ class Wish:
 
     @classmethod
     def parse(cls, id: str, text: str) -> Wish:
-        """Return the wish that was stored as ``text``; its action is None if this release can't carry it out."""
+        """Return the wish that was stored as ``text``; without action if this release can't carry it out."""
         try:
             body = json.loads(text)
             reason = str(body.pop("reason", ""))

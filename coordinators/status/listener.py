@@ -60,8 +60,8 @@ class TransactionEvent(TopologyEvent):
         attempt: that it is about.
         counts: the counts by user functions in it so far.
         rows: how many rows it has read so far, as far as they were counted; rows of emitted DataFrames are not.
-        written: how many rows its commit adds to or changes in each state and sink that reports it, by name; for an
-            aggregation, the number of keys.
+        written: how many rows its commit adds to or changes in each state and sink that reports it, by name. For an
+            aggregation, this is the number of keys.
         processing: seconds from its emission until it was processed; 0.0 before that.
         committing: seconds from then until it was committed, including the wait for earlier transactions; 0.0 before
             that.

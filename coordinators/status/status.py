@@ -73,7 +73,7 @@ class Wait:
     """A thing for which a topology waits.
 
     Attributes:
-        what: the thing, in a few words, as "spout 'lines' emits 7:0".
+        what: a few words, such as "spout 'lines' emits 7:0".
         since: in seconds since 1970; None: unknown.
     """
 

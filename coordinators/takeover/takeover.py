@@ -12,8 +12,8 @@ that is not committed according to the record:
 
 - T = C - 1: the state agrees with the record.
 - T >= C: C to T are committed in the state, but not closed in the record.
-- T >= C, and A is above the last attempt of T in the record, or the record has no attempt of T: the record is from the
-  past: stop.
+- T >= C, and A is above the last attempt of T in the record, or the record has none: the record is from the past:
+  stop.
 - E is above the record's epoch: the record is from the past: stop.
 - T < C - 1: the state is from the past, or was left out meanwhile: stop, except in a gap, see below.
 - No token, and C is above the transaction at which the state joined: the state's data is gone: stop.
@@ -31,7 +31,7 @@ transaction, the states that skip it would get none of the spout's rows. For a t
 - The intent for t is the attempt that every state has, and of the definition in the record: closed. Cursors that it
   moves because it was emitted move now.
 - Another intent: t was defined again since: replayed, and rolled back in the states that have it.
-- A state keeps no token or is left out from now on, or a spout takes part in commits: it is unknown whether they have
+- A state keeps no token or is left out from now on, or a spout takes part in commits. It is unknown whether they have
   t: replayed.
 
 A state that was left out and comes back has a gap: F to C - 1, which others committed meanwhile. Once the record says

@@ -8,8 +8,8 @@ alive. The library kazoo leaves five problems to its users; each is solved in on
   the state before it sends the request again.
 - Requests made while disconnected are queued, and sent whenever the network recovers. Here no request is sent while
   disconnected; one that is sent late anyway carries the versions of the epoch and the record.
-- A client without connection never learns that its session expired. `ZooKeeperSession.ensure_alive` uses the local
-  clock: two thirds of the session after the last answered request was sent.
+- A client without connection never learns that its session expired. The check `ZooKeeperSession.ensure_alive` uses
+  the local clock: two thirds of the session after the last answered request was sent.
 - An expired session is silently replaced by a new one. Here its end is final, and the topology is started again.
 """
 

@@ -1,8 +1,8 @@
 """Reports of reading tasks, and a fingerprint of the rows that a job has read.
 
 A reading task yields its rows and, last, one row that contains only its `TaskReport` in the hidden column ``_report``.
-The class `Reports` collects them with ``observe``, below the filter that drops those rows. So a report counts only if all
-rows of its task were read, by the same job that uses them.
+The class `Reports` collects them with ``observe``, below the filter that drops those rows. So a report counts only if
+all rows of its task were read, by the same job that uses them.
 """
 
 from __future__ import annotations
