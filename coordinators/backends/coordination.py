@@ -21,8 +21,11 @@ T = TypeVar("T")
 class Coordination(Protocol):
     """The records of any number of topologies, each of which has at most one leading process at a time.
 
-    Any thread may call any method. All of them raise `CoordinationLost` if the servers can't be reached, `ConfigError`
-    if they deny access, and `MetadataError` if the topology's stored data can't be read.
+    Any thread may call any method. All methods raise:
+
+    - `CoordinationLost` if the servers can't be reached;
+    - `ConfigError` if they deny access;
+    - `MetadataError` if the topology's stored data can't be read.
     """
 
     @property

@@ -63,6 +63,7 @@ class LocalCoordination:
         return self._elected(Candidate(topology, patience=0.0, address=address))
 
     def stand_by(self, candidate: Candidate, take_over: Callable[[RecordStore], T]) -> T | None:
+        """Lead as soon as no other process does, without limit; return None if ``candidate`` was withdrawn before."""
         with suppress(Withdrawn):
             while True:
                 try:
@@ -80,10 +81,12 @@ class LocalCoordination:
             self._known(topology).end()
 
     def topologies(self) -> list[str]:
+        """Return the names of all topologies that were ever started here, sorted."""
         with self._lock:
             return sorted(self._topologies)
 
     def describe(self, topology: str) -> TopologyDescription:
+        """Return the stored data of ``topology``, also while it runs."""
         with self._lock:
             return self._known(topology).described()
 
@@ -178,7 +181,7 @@ class _Topology:
         before = self.kept.identity
         if self.leader is not None:
             raise FencedError(
-                f"topology {before.name!r} was not reset: {self.leader} leads it; stop it first, then try again",
+                f"topology {before.name!r} was not reset: {self.leader} leads it. To fix this: stop it first, then try again",
                 topology=before.name,
             )
         after = evolve(before, incarnation=before.incarnation + 1)
@@ -212,7 +215,7 @@ class LocalRecordStore(InMemoryRecordStore):
             super().ensure_leading()
             if self._topology.store is not self:
                 raise CoordinationLost(
-                    f"topology {self.identity.name!r}: epoch {self.epoch} is over, nobody leads now",
+                    f"topology {self.identity.name!r}: epoch {self.epoch} is over, no process leads now",
                     topology=self.identity.name,
                 )
 

@@ -43,7 +43,7 @@ class SpoutPart:
         metadata: the definition that the spout returned.
         bytes: the length of ``metadata`` as JSON when the spout returned it; 0: it was read from a record.
         moves: the cursors that move when the first attempt starts; None: they have moved, so the part is durable.
-        stands: whether the next attempt uses it unchanged. Otherwise the spout is asked again, and receives ``metadata``.
+        stands: whether the next attempt uses it unchanged; otherwise the spout is asked again, with ``metadata``.
         resolved: the cursors that move when the live attempt is closed.
         fingerprint: of the rows of an attempt, if the spout has promised the same rows for every attempt.
     """
@@ -253,12 +253,11 @@ ADMITTED_BYTES_MAX = 512 * 1024
 class Definitions:
     """Every transaction's definition, and the next spouts to ask. Pure: time is an argument.
 
-    A transaction is ready when any spout is; then the others define it too, perhaps as empty. All methods use the
+    A transaction is ready when any spout is; then the others define it too, perhaps as empty. All methods use
     numbers of transactions, which spouts call txids.
 
     Attributes:
-        exact: the spouts with final definitions. The definitions of other spouts depend on the transaction before, and
-            are asked for again.
+        exact: the spouts with final definitions; those of others depend on earlier ones, and are asked for again.
         cursors: by spout, the positions from which it continues. A spout that defines its batches moves them with each
             transaction that is admitted. One that finds out by emitting moves them with each that is closed.
         frontier: the transaction that spouts are asked for: the lowest open one.
@@ -459,8 +458,7 @@ class Definitions:
     def go_back(self, number: int) -> None:
         """Reopen ``number`` and every later transaction: spouts must define them again.
 
-        Spouts receive the known metadata. If an exact spout has defined a transaction that was never attempted, the
-        definition stays valid.
+        Spouts receive the known metadata. Definitions of unattempted transactions by exact spouts stay valid.
         """
         for definition in [each for known, each in self.known.items() if known >= number]:
             definition.reopen(self.exact)

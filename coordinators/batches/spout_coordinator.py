@@ -109,8 +109,8 @@ class TridentSpoutCoordinator:
             raise MetadataError(told, **about) from error
         if self.exact and ask.curr_metadata is not None and text != canonical_json(ask.curr_metadata):
             raise SpoutError(
-                f"{where}: was defined as {ask.curr_metadata!r} and is now defined as {metadata!r}; a spout with "
-                f"Replay.EXACT must return curr_metadata where it is not None, others declare Replay.OPAQUE",
+                f"{where}: was defined as {ask.curr_metadata!r} and is now defined as {metadata!r}. To fix this: "
+                f"return curr_metadata if it is not None, as Replay.EXACT requires, or declare Replay.OPAQUE",
                 **about,
             )
         moved = self.coordinator.moved(metadata) if isinstance(self.coordinator, CursorCoordinator) else {}

@@ -186,18 +186,8 @@ class CoordinatorDriver:
     ) -> Self:
         """Create the driver of a leadership that continues from ``record``; call `start` next.
 
-        Args:
-            topology: its name.
-            store: where the record is written.
-            record: the durable state to continue from.
-            streams: the data plane.
-            spouts: the spouts that define transactions.
-            exact: those of them whose first definition of a transaction is final.
-            clock: the leader's clock.
-            draw_edge: returns a random number from 1 to ``EDGE_MAX``.
-            settings: of the leadership.
-            publisher: by default one without listeners.
-            wished: called by the store, on any thread, when an operator may have stored a wish.
+        The ``spouts`` define transactions; a definition by an ``exact`` one is final. The store calls ``wished``, on any
+        thread, when an operator may have stored a wish. By default, ``publisher`` has no listeners.
         """
         admission = _admission(topology, record, settings, Definitions.restored(record, spouts, exact), clock)
         owed = OwedSuccesses.restored(record)
@@ -380,7 +370,7 @@ class CoordinatorDriver:
         try:
             self.writer.write()  # stores the failures for later readers
         except TridentError as error:
-            log.warning("topology %s: why it ends could not be stored: %s", self.topology, error)
+            log.warning("topology %s: the reason for its end could not be stored: %s", self.topology, error)
         raise verdict
 
     # --- definitions --------------------------------------------------------------------------------------------------

@@ -86,8 +86,8 @@ class MasterBatchCoordinator:
         current_txid: the lowest transaction that is not committed.
         attempt_ids: the last attempt id of every transaction from ``current_txid`` on that was ever tried.
         group_max: how many transactions may commit together, at least 1.
-        store_intents: store which attempt is about to commit before its commit is announced. Needed for sinks that can't
-            fence, and for spouts whose batches aren't fixed by their metadata.
+        store_intents: store which attempt is about to commit before its commit is announced. Needed for sinks that
+            can't fence, and for spouts whose batches aren't fixed by their metadata.
         committing: the attempts whose intent to commit is stored, and whose commit isn't closed. A failure doesn't
             remove them, because a late task may still apply them.
         is_stopping: true after the process was asked to stop; no batch starts any more.

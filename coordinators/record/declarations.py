@@ -1,7 +1,7 @@
 """The declared parts of a topology: spouts, states, windows and sinks, and their stored form in the record.
 
 Stored data outlives the program that declared it, such as a spout's position or a state's values. So a part is known by
-its name, and its identity tells whether the data that is stored under that name still belongs to it.
+its name, and its identity tells whether the data that is stored under that name still belongs to it. The module
 `coordinators.takeover.changes` compares them.
 """
 

@@ -1,7 +1,7 @@
 """The durable state of a topology: one record, always written and read as a whole.
 
-The record is a head of some kilobytes plus blobs for the larger parts: cursors, and metadata above 4 KiB, or less if
-there is much metadata. A blob never changes: its name ends in a digest of its text, and a changed text becomes another
+The record is a head of some kilobytes plus blobs for the larger parts: cursors, and metadata above 4 KiB. If there is
+much metadata, this limit is lower. A blob never changes: its name ends in a digest of its text, and a changed text becomes another
 blob. This has three consequences:
 
 - Blobs may be stored before the head that names them.
@@ -53,8 +53,8 @@ class Failure:
     """The failures of a transaction that is not committed.
 
     Attributes:
-        count: failures by its own code or data, which `Retries` counts. After the topology has ended because of it, a start gives it
-            one more try.
+        count: failures by its own code or data, which `Retries` counts. If the topology has ended because of it, a
+            start gives it one more try.
         attempt_id: the attempt that failed last; -1: the transaction could not be defined.
         cause: the last error, as text.
         since: when it failed for the first time, seconds since 1970 by the leader's clock; shown, never compared.

@@ -4,8 +4,8 @@
 plane. Its one spout defines the transactions that the script makes ready. Every stream has one consumer, unless the
 script removes it; an emission without consumers is acked at once. There are no threads, no clock and no rows.
 
-A step is its own event and the reactions to it, followed by one tick in which new batches may start, and the reactions
-to that. The driver ticks in every turn. So the spout returns its definitions in only one turn of each step.
+A step is its own event and the reactions to it, followed by one tick in which new batches may start, and its
+reactions. The driver ticks in every turn. So the spout returns its definitions in only one turn of each step.
 """
 
 from __future__ import annotations

@@ -84,8 +84,9 @@ class Candidate:
             raise Withdrawn
         if not woken and monotonic() >= self._until:
             raise FencedError(
-                f"topology {self.topology!r} is led by {self.rival}, which did not end within {self.patience:.0f} s; "
-                f"stop that process first, let this one stand by (`trident run --standby`), or give it another name",
+                f"topology {self.topology!r} is led by {self.rival}, which did not end within {self.patience:.0f} s. "
+                f"To fix this: stop that process first, run this one as a standby (`trident run --standby`), or give it "
+                f"another name",
                 topology=self.topology,
             )
 

@@ -243,8 +243,8 @@ class TridentListener:
     def on_standstill(self, event: StandstillEvent) -> None:
         """Handle that no transaction makes progress, or that this is over.
 
-        Called when none has made progress for five seconds, also if there is no input; again when the reasons change;
-        and with no reasons when it is over.
+        Called when none has made progress for five seconds, also if there is no input. Called again when the reasons
+        change, and without reasons when it is over.
         """
 
     def on_ended(self, event: EndedEvent) -> None:

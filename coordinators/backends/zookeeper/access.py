@@ -28,7 +28,7 @@ def as_login(value: str | Secret | None) -> Secret | None:
     login = as_secret(value)
     user, _, password = login.reveal().partition(":")
     if not user or not password:
-        raise ConfigError("the login for ZooKeeper must be 'user:password', and what was given is not (not shown here)")
+        raise ConfigError("the login for ZooKeeper must be 'user:password', and the given one is not (not shown here)")
     return login
 
 

@@ -26,8 +26,8 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
         return
     if not session.access.has_identity:
         log.warning(
-            "%s: whoever reaches ZooKeeper at %s can change or remove the topology's position; give `zookeeper_auth` "
-            "(TRIDENT_ZOOKEEPER_AUTH) or a certificate to close it, docs/how-to/zookeeper.md tells how",
+            "%s: anyone who can reach ZooKeeper at %s can change or remove the topology's position. To fix this: set "
+            "`zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH) or a certificate, see docs/how-to/zookeeper.md",
             session.who,
             session.hosts,
         )
@@ -37,8 +37,8 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
         found = ", ".join(f"{path} ({rights})" for path, rights in [*is_open.items()][:SHOWN])
         raise ConfigError(
             f"{session.who}: at ZooKeeper {session.hosts} anyone may change {len(is_open)} of its nodes: {found}. They "
-            f"were created without a login; stop everything that uses them, then in zkCli.sh, with the same login "
-            f"(`addauth digest …`), `setAcl -R {_topmost(is_open)} auth::cdrwa`"
+            f"were created without a login. To fix this: stop all processes that use them, then run in zkCli.sh, with the "
+            f"same login (`addauth digest …`): `setAcl -R {_topmost(is_open)} auth::cdrwa`"
         )
 
 

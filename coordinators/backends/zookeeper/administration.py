@@ -87,7 +87,7 @@ def reset(
             [node] = session.retry_within_lease(lambda: session.read(paths.leader))
             who = f"{parse(Leader, node.text, paths.leader)} leads it" if node else f"{conflict.path} has just changed"
             raise FencedError(
-                f"topology {topology!r} was not reset: {who}; stop it first, then try again"
+                f"topology {topology!r} was not reset: {who}. To fix this: stop it first, then try again"
             ) from conflict
         return after
 

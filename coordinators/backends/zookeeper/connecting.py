@@ -71,17 +71,17 @@ class Tries:
 
 def _distrust(who: str, hosts: str, failed: dict[tuple[str, int], Exception]) -> ConfigError:
     return ConfigError(
-        f"{who}: no TLS with ZooKeeper at {hosts} ({_causes(failed)}); check that this is the servers' TLS port, that "
-        f"the authorities given vouch for their certificates, that these carry the names by which we address them, "
-        f"and that they take our certificate or ask for none"
+        f"{who}: no TLS with ZooKeeper at {hosts} ({_causes(failed)}). To fix this: check that this is the servers' TLS port, "
+        f"that the given authorities vouch for their certificates, that these contain the configured host names, and "
+        f"that the servers accept this process's certificate or require none"
     )
 
 
 def _silence(who: str, hosts: str, patience: float, failed: dict[tuple[str, int], Exception]) -> CoordinationLost:
     return CoordinationLost(
-        f"{who}: no ZooKeeper answered at {hosts} within {patience:g} s ({_causes(failed) or 'no answer'}); check "
-        f"that it runs, that the address is right and whether the port wants TLS, or leave `zookeeper` out of the "
-        f"configuration to use the embedded one"
+        f"{who}: no ZooKeeper answered at {hosts} within {patience:g} s ({_causes(failed) or 'no answer'}). To fix "
+        f"this: check that it runs, that the address is right and whether the port requires TLS, or leave `zookeeper` "
+        f"out of the configuration to use the embedded one"
     )
 
 
@@ -105,8 +105,8 @@ def ensure_resolvable(client: Any, who: str, hosts: str) -> None:
             return
     causes = "; ".join(f"{host}: {error.strerror}" for host, error in failed.items())
     raise CoordinationLost(
-        f"{who}: ZooKeeper at {hosts}: no such host ({causes}); correct the name, see to the name service, or leave "
-        f"`zookeeper` out of the configuration to use the embedded one"
+        f"{who}: ZooKeeper at {hosts}: no such host ({causes}). To fix this: correct the name or the name service, or "
+        f"leave `zookeeper` out of the configuration to use the embedded one"
     )
 
 

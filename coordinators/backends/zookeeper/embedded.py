@@ -159,7 +159,7 @@ def _find(directory: Path) -> EmbeddedZooKeeper | None:
         time.sleep(POLL_SECONDS)
     raise _failure(
         directory,
-        f"has its data locked but doesn't answer within {START_SECONDS_MAX:g} s; `fuser -v {directory / 'data'}` tells "
+        f"has its data locked but doesn't answer within {START_SECONDS_MAX:g} s; `fuser -v {directory / 'data'}` shows "
         "its pid",
     )
 
@@ -251,8 +251,8 @@ def _made(directory: Path) -> Path:
         (directory / "users").touch()
     except OSError as error:
         raise ConfigError(
-            f"the embedded ZooKeeper can't keep its data in {directory} ({error.strerror}: {error.filename}); make it "
-            f"yours and writable, or choose another place (`state_dir=`)"
+            f"the embedded ZooKeeper can't keep its data in {directory} ({error.strerror}: {error.filename}). To "
+            f"fix this: make it writable for this user, or choose another directory (`state_dir=`)"
         ) from error
     return directory.resolve()
 
@@ -291,8 +291,8 @@ def _await_lock(descriptor: int, kind: int, path: Path) -> None:
     while not _try_lock(descriptor, kind):
         if time.monotonic() >= deadline:
             raise CoordinationLost(
-                f"waited {LOCK_SECONDS_MAX:g} s in vain for {path}, by which the processes that use one embedded "
-                f"ZooKeeper agree; `fuser -v {path}` tells who has it"
+                f"waited {LOCK_SECONDS_MAX:g} s in vain for a lock on {path}, which coordinates the processes that use one "
+                f"embedded ZooKeeper; `fuser -v {path}` shows the process that holds it"
             )
         time.sleep(POLL_SECONDS)
 

@@ -176,7 +176,7 @@ def _ensure_identity(session: ZooKeeperSession, paths: TopologyPaths) -> None:
     try:
         session.commit([Create(paths.identity, to_bytes(StoredIdentity(str(uuid4()), 1)))])
     except Conflict:
-        log.debug("%s was created by somebody else at the same moment", paths.identity)
+        log.debug("%s was created by another process at the same moment", paths.identity)
 
 
 def _existing_identity(session: ZooKeeperSession, paths: TopologyPaths, topology: str) -> TopologyIdentity:
@@ -189,7 +189,7 @@ def _existing_identity(session: ZooKeeperSession, paths: TopologyPaths, topology
 def _identity_is_gone(paths: TopologyPaths) -> MetadataError:
     return MetadataError(
         f"{paths.identity} is gone, although the topology was led before; without it the topology's states can't be "
-        f"told from those of another. Restore it from a backup, or give the topology a new name"
+        f"distinguished from those of another. To fix this: restore it from a backup, or give the topology a new name"
     )
 
 

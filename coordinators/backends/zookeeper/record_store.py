@@ -337,7 +337,9 @@ class ZooKeeperRecordStore:
         [node] = self._session.retry_within_lease(lambda: self._session.read(self._paths.epoch))
         if node is not None and node.version != self._epoch_version:
             return self._fenced_by(node)
-        return self._over(f"{conflict.path} was changed from outside ({conflict.reason}), which only its leader may")
+        return self._over(
+            f"{conflict.path} was changed from outside ({conflict.reason}); only its leader may change it"
+        )
 
     def _fenced_by(self, claim: Znode) -> FencedError:
         return self._over(f"{parse(EpochClaim, claim.text, self._paths.epoch)} claimed the topology")

@@ -361,20 +361,24 @@ class ZooKeeperSession:
             raise self._lost()
 
     def _lost(self) -> CoordinationLost:
-        return CoordinationLost(f"{self._ended}; what is committed is safe, start the topology again")
+        return CoordinationLost(
+            f"{self._ended}; committed transactions are safe. To fix this: start the topology again"
+        )
 
     def _refused(self, error: Exception, path: str) -> ConfigError | CoordinationLost:
         refusal = f"{self.who}: ZooKeeper at {self.hosts} refused {path}: {type(error).__name__} {error}"
         if not isinstance(error, NoAuthError | InvalidACLError | AuthFailedError):
-            return CoordinationLost(f"{refusal}; check its log and its quotas")
+            return CoordinationLost(f"{refusal}. To fix this: check its log and its quotas")
         if self._has_written:  # so we were let in, and it is the node that has changed
-            return CoordinationLost(f"{refusal}; its access control list was changed, give it back to us")
+            return CoordinationLost(f"{refusal}; its access control list was changed. To fix this: grant access again")
         if self.access.is_own_server:
-            return ConfigError(f"{refusal}; it belongs to another login: put the file `login` back beside its data")
+            return ConfigError(
+                f"{refusal}; it belongs to another login. To fix this: put the file `login` back next to its data"
+            )
         return ConfigError(
-            f"{refusal}; {'our login or certificate is not one' if self.access.has_identity else 'we gave no login'} "
-            f"that may do this: check `zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH) and `zookeeper_tls`, and what "
-            f"`getAcl {path}` tells"
+            f"{refusal}; {'the given login or certificate does not' if self.access.has_identity else 'no login was given to'} "
+            f"allow this. To fix this: check `zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH), `zookeeper_tls` and the output of "
+            f"`getAcl {path}`"
         )
 
     def _on_state(self, state: str) -> None:

@@ -142,7 +142,7 @@ def parse(kind: type[C], text: str, path: str) -> C:
     except (TypeError, ValueError, RecursionError) as error:
         raise MetadataError(
             f"{path} cannot be read ({type(error).__name__}: {error}): {text[:100]!r} is not what this project writes "
-            f"there. Nothing is started over; restore the node from a backup"
+            f"there. To fix this: restore the node from a backup; the topology never starts from the beginning by itself"
         ) from error
 
 
@@ -215,7 +215,7 @@ def ensure_fits(who: str, steps: Sequence[Step], acl_bytes: int) -> None:
     parts = ", ".join(f"{_shown(path)} ({sizes[path]:,} bytes)" for path in largest)
     raise MetadataError(
         f"{who}: one write of {sum(sizes.values()):,} bytes is above the {REQUEST_BYTES_MAX:,} that ZooKeeper takes; "
-        f"largest are {parts}. Let the spout describe its batches more briefly, or make them smaller"
+        f"largest are {parts}. To fix this: let the spout return shorter metadata, or make its batches smaller"
     )
 
 

@@ -64,7 +64,7 @@ def _holds(status: TopologyStatus) -> Iterator[Wait]:
     elif status.is_paused:
         yield Wait("query.pause() was called, and query.resume() was not")
     for source in status.sources:
-        yield Wait(f"the source of spout {source.spout!r} is away: {source.cause}", source.since)
+        yield Wait(f"the source of spout {source.spout!r} is unavailable: {source.cause}", source.since)
     if status.held_until is not None and not status.sources:
         at = time.strftime("%H:%M:%S", time.localtime(status.held_until))
         failure = status.failures.get(status.current_txid or 0)
@@ -122,7 +122,7 @@ class StandstillWatch:
                 self.look(time.time())
             except Exception as error:
                 log.error(
-                    "topology %s: what it waits for could not be found out; it goes on",
+                    "topology %s: the reason for its standstill could not be determined; it continues",
                     self.topology,
                     exc_info=quoted(error),
                 )
@@ -219,7 +219,9 @@ class EventThread:
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
             left = len(self._waiting)
-            log.warning("topology %s: %s is waited for no longer; %d events wait for it", *self._names, left)
+            log.warning(
+                "topology %s: %s is too slow and is not waited for any longer; %d events are left", *self._names, left
+            )
 
     @property
     def _names(self) -> tuple[str, str]:
@@ -262,7 +264,7 @@ class ListenerCalls:
             return
         self._logged.add(kind)
         log.error(
-            "topology %s: %s raised in %s; the topology goes on, and more of this kind is not logged",
+            "topology %s: %s raised in %s; the topology continues, and further errors of this kind are not logged",
             self.topology,
             shown_listener(self.listener),
             event.method,

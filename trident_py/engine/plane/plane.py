@@ -88,7 +88,7 @@ class _Waiting:
 class JobBatcher:
     """Decides which small batches share a job.
 
-    One job per branch runs at a time, and batches that arrive meanwhile go into the next one; a batch that is alone
+    One job per branch runs at a time, and batches that arrive meanwhile go into the next one. A batch that is alone
     gets a job at once.
     """
 

@@ -47,7 +47,7 @@ class CommitThread:
         secs = self.clock() - work.since if work else 0.0
         if work is None or secs <= self.patience:
             return ""
-        return f"{work.what} has taken {secs:.0f} s so far; commits, and whoever asks states, wait for it"
+        return f"{work.what} has taken {secs:.0f} s so far; commits and queries of states wait for it"
 
     def warning(self) -> str:
         """Return the same sentence, but only once for each piece of work."""

@@ -90,7 +90,9 @@ class Requests:
             raise RequestError(f"{where}: args is a string, not {shown(args)}", topology=self.topology)
         reads = self._reads
         if reads is None:
-            raise TridentError(f"{where}: the topology stands by; ask the process that leads")
+            raise TridentError(
+                f"{where}: this process is a standby of the topology. To fix this: ask the process that leads"
+            )
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             answer = self._answered(plan, args, reads, deadline)
@@ -126,7 +128,7 @@ class Requests:
     def _run(self, nodes: Sequence[Node], made: Made, args: str, states: States, deadline: float | None = None) -> None:
         for node in nodes:
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError("the caller has given up")  # commits would wait for the rest of the request
+                raise TimeoutError("the caller has stopped waiting")  # commits would wait for the rest of the request
             if not is_placed(node):  # a placed one belongs to the job of the node after it
                 made[node] = self._made(node, made, args, states)
 

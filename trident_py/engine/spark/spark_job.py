@@ -163,9 +163,9 @@ class MicroBatches:
     def _kept(self, frame: DataFrame, *, is_observed: bool) -> DataFrame:
         if is_observed and jobs.spark_context(self.session) is None:
             raise TopologyError(
-                "over Spark Connect nobody hears what tasks report while their rows are kept (PySpark drops what a "
-                "checkpoint observes), so spouts whose tasks say what a batch is, DataFrames that are to be the same "
-                "again, and counters in front of some sinks can't run there; run this topology on a master"
+                "Spark Connect doesn't deliver the reports of tasks while their rows are kept (PySpark drops the "
+                "observations of a checkpoint). So spouts whose tasks determine the batch, DataFrames that must be the "
+                "same again, and counters before some sinks can't run there. To fix this: run this topology on a master"
             )
         return frame.localCheckpoint(eager=True)
 

@@ -159,7 +159,7 @@ class Reports:
         if not self._is_whole:
             told = sum(len(watched.told) for watched in self._watched)
             tasks = sum(len(watched.chunk.splits) for watched in self._watched)
-            raise RuntimeError(f"Spark tells of {told} notes of {tasks} tasks that have emitted a batch")
+            raise RuntimeError(f"Spark reports {told} notes of {tasks} tasks that have emitted a batch")
         return tuple(each.note for watched in self._watched for each in sorted(watched.told, key=lambda one: one.edge))
 
     def fingerprint(self) -> Fingerprint | None:

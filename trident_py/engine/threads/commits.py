@@ -104,7 +104,7 @@ class Commits:
         except BaseException as error:
             # It will never commit in any case; the next takeover removes what it staged.
             log.error(
-                "topology %s: %s could not give up %s",
+                "topology %s: %s could not discard its work for %s",
                 self.topology,
                 participant.name,
                 abort.attempt,
@@ -119,7 +119,7 @@ class Commits:
                 close()
             except Exception as error:
                 log.error(
-                    "topology %s: something could not be closed; what is committed is safe",
+                    "topology %s: an output could not be closed; committed transactions are safe",
                     self.topology,
                     exc_info=quoted(error),
                 )

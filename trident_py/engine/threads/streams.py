@@ -173,9 +173,9 @@ class TopologyStreams:
     def _keep_leading(self, what: str) -> None:
         busy = ", ".join(self.workers.committing.busy())
         why = (
-            f"topology {self.topology!r} goes on leading although it was to end: {what}, on thread {busy}, and nothing "
-            f"would refuse what it writes once another process leads; it ends when that returns; stop(force=True) "
-            f"gives up leadership all the same"
+            f"topology {self.topology!r} keeps leading although it was asked to stop: {what}, on thread {busy}. If another "
+            f"process led, the late writes of this thread would not be refused. So the topology ends when the thread "
+            f"returns. To end it now: stop(force=True) releases leadership all the same"
         )
         log.warning("%s", why)
         self.shutdown.hold(why)
@@ -184,7 +184,7 @@ class TopologyStreams:
         self.shutdown.left_behind = self.workers.leave(until)
         if self.shutdown.left_behind:
             log.error(
-                "topology %s gives up leadership and waits no longer for thread %s; what comes of it is refused",
+                "topology %s releases leadership and no longer waits for thread %s; its late writes are refused",
                 self.topology,
                 ", thread ".join(self.shutdown.left_behind),
             )

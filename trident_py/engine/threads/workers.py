@@ -220,7 +220,7 @@ class Workers:
             (Half.EMITTER, threads.emitting, partial(threads.executor.success, attempt, number)),
             (Half.COORDINATOR, threads.coordinating, partial(threads.coordinator.coordinator.success, number)),
         ):
-            doing = f"spout {threads.tx_id!r} hears of the success of {attempt}"
+            doing = f"spout {threads.tx_id!r} receives the success of {attempt}"
             self._submit(
                 pool, doing, partial(self._succeed, SpoutSucceeded(attempt.txid, threads.tx_id, half), success)
             )
@@ -243,7 +243,7 @@ class Workers:
                 outputs = " and ".join(map(self._output, instruction.branches)) or f"spout {instruction.spout!r}"
                 return f"{outputs} commits {shown_attempts([member.attempt for member in instruction.members])}"
             case Abort():
-                return f"{self._output(instruction.branch)} gives up {instruction.attempt}"
+                return f"{self._output(instruction.branch)} discards its work for {instruction.attempt}"
             case Answer():
                 return "a request or a query asks the states, and commits wait for it"
         return "states and sinks are closed"

@@ -146,10 +146,10 @@ def check_fed(topology: str, participants: Sequence[Participant], record: Coordi
             last = max(before, output.recovered.txid) if output.recovered else before
             if output.capabilities.commits and last < skipped:
                 raise StateError(
-                    f"topology {topology!r}: {output.name!r} can't join behind the new values of state {state.name!r} "
-                    f"now: transactions {last + 1} to {skipped} are in the state and not in all others, so they come "
-                    f"again, and the state hands on nothing of what it has; start once more without {output.name!r}, "
-                    f"until transaction {skipped + 1} is committed, and add it then",
+                    f"topology {topology!r}: {output.name!r} can't join after the new values of state {state.name!r} "
+                    f"now: transactions {last + 1} to {skipped} are in the state but not in all others, so they are "
+                    f"replayed, and the state produces no new values for them. To fix this: start once more without "
+                    f"{output.name!r}, until transaction {skipped + 1} is committed, then add it",
                     topology=topology,
                     state=output.name,
                 )
