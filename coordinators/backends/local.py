@@ -181,7 +181,8 @@ class _Topology:
         before = self.kept.identity
         if self.leader is not None:
             raise FencedError(
-                f"topology {before.name!r} was not reset: {self.leader} leads it. To fix this: stop it first, then try again",
+                f"topology {before.name!r} was not reset: {self.leader} leads it. To fix this: stop it first, then try "
+                f"again",
                 topology=before.name,
             )
         after = evolve(before, incarnation=before.incarnation + 1)

@@ -186,8 +186,8 @@ class CoordinatorDriver:
     ) -> Self:
         """Create the driver of a leadership that continues from ``record``; call `start` next.
 
-        The ``spouts`` define transactions; a definition by an ``exact`` one is final. The store calls ``wished``, on any
-        thread, when an operator may have stored a wish. By default, ``publisher`` has no listeners.
+        The ``spouts`` define transactions; a definition by an ``exact`` one is final. The store calls ``wished``, on
+        any thread, when an operator may have stored a wish. By default, ``publisher`` has no listeners.
         """
         admission = _admission(topology, record, settings, Definitions.restored(record, spouts, exact), clock)
         owed = OwedSuccesses.restored(record)

@@ -2,8 +2,8 @@
 
 `Acker` is Storm's algorithm, exactly. The emitter draws one random *edge* per consumer and opens a ledger under a
 *root*. The ledger's value is the XOR of those edges. A consumer that has handled an edge reports it, with the edges
-that it made for other consumers. Then the value is XORed with all of them. Each edge is XORed twice, when it is made and
-when it is taken. So the value is zero again when the whole tree was handled, in any order of the reports:
+that it made for other consumers. Then the value is XORed with all of them. Each edge is XORed twice, when it is made
+and when it is taken. So the value is zero again when the whole tree was handled, in any order of the reports:
 
     init    1001 1010        value 0011
     ack     1001 made 1110   value 0100      (0011^1001^1110)

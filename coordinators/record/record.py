@@ -1,8 +1,8 @@
 """The durable state of a topology: one record, always written and read as a whole.
 
 The record is a head of some kilobytes plus blobs for the larger parts: cursors, and metadata above 4 KiB. If there is
-much metadata, this limit is lower. A blob never changes: its name ends in a digest of its text, and a changed text becomes another
-blob. This has three consequences:
+much metadata, this limit is lower. A blob never changes: its name ends in a digest of its text, and a changed text
+becomes another blob. This has three consequences:
 
 - Blobs may be stored before the head that names them.
 - When a record is read, parts that don't belong together are detected.
@@ -97,8 +97,8 @@ class CoordinatorRecord:
         failures: by txid, of transactions that have failed and are not committed.
         times: by txid, the transaction's time in milliseconds since 1970, fixed when it was first admitted; of the
             active transactions and the one before them.
-        declared: the parts of the topology at its last start, by kind and name; None: the record was written by a
-            release that didn't store them.
+        declared: the parts of the topology at its last start, by kind and name; None: unknown, the record was
+            written by a release that didn't store them.
         accepted: the changes that a user has accepted, in the order of their use; each is used once.
         resting: the last metadata of each spout that is not declared any more; if the spout comes back, it continues
             from there.

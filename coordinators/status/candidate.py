@@ -85,8 +85,8 @@ class Candidate:
         if not woken and monotonic() >= self._until:
             raise FencedError(
                 f"topology {self.topology!r} is led by {self.rival}, which did not end within {self.patience:.0f} s. "
-                f"To fix this: stop that process first, run this one as a standby (`trident run --standby`), or give it "
-                f"another name",
+                f"To fix this: stop that process first, run this one as a standby (`trident run --standby`), or give "
+                f"it another name",
                 topology=self.topology,
             )
 

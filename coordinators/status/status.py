@@ -114,8 +114,8 @@ class TopologyStatus(Mapping[str, Any]):
         committed: how many transactions this leadership has committed.
         rows: how many rows these had, as far as they were counted.
         counts: the counts by user functions in these transactions, by name.
-        lag: by spout and part of its source, such as a partition, how many records wait there that no batch contains
-            yet, as returned by `BatchCoordinator.lag`.
+        lag: by spout and part of its source, such as a partition, how many records no batch contains yet, as returned
+            by `BatchCoordinator.lag`.
         sources: the unreachable sources that are waited for.
         failures: by txid, of transactions that have failed and are not committed.
         seconds_ahead: by how much the time of transactions is ahead of the clock.

@@ -12,7 +12,7 @@ that is not committed according to the record:
 
 - T = C - 1: the state agrees with the record.
 - T >= C: C to T are committed in the state, but not closed in the record.
-- T >= C, and A is above the last attempt of T in the record, or the record has none: the record is old: stop.
+- T >= C, and A is above the last attempt of T in the record, or the record has none: stop.
 - E is above the record's epoch: the record is from the past: stop.
 - T < C - 1: the state is from the past, or was left out meanwhile: stop, except in a gap, see below.
 - No token, and C is above the transaction at which the state joined: the state's data is gone: stop.

@@ -23,8 +23,8 @@ def canonical_json(value: object) -> str:
     """Return the canonical JSON text of ``value``: sorted keys, no spaces.
 
     Raises:
-        MetadataError: JSON can't represent it, or would return another value, as for a tuple, a key that isn't a string, or
-            NaN. The error names the place inside the value.
+        MetadataError: JSON can't represent it, or would return another value, as for a tuple, a key that isn't a
+            string, or NaN. The error names the place inside the value.
     """
     try:
         if not _is_plain(value):

@@ -1,7 +1,8 @@
 """Cursors: positions too many to rewrite with every batch, one JSON value per key, in shards of neighbouring keys.
 
 A `Cursors` is a value: an update returns a new one that shares every shard that it did not change. So the cost of
-storing a batch depends on the keys it moves, not on their total number. For example, the offsets of 1 790 files are 137 KiB.
+storing a batch depends on the keys it moves, not on their total number. For example, the offsets of 1 790 files are 137
+KiB.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 It is fixed when the transaction is first admitted, is durable with its definition, and stays over replays and
 takeovers. Within a leadership it advances as the monotonic clock does. The wall clock is used at a takeover, and
-whenever the earlier times don't matter any more. This means that no window holds rows, and no earlier transaction is in progress.
+whenever the earlier times don't matter any more. This means that no window holds rows, and no earlier transaction is in
+progress.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
         found = ", ".join(f"{path} ({rights})" for path, rights in [*is_open.items()][:SHOWN])
         raise ConfigError(
             f"{session.who}: at ZooKeeper {session.hosts} anyone may change {len(is_open)} of its nodes: {found}. They "
-            f"were created without a login. To fix this: stop all processes that use them, then run in zkCli.sh, with the "
-            f"same login (`addauth digest …`): `setAcl -R {_topmost(is_open)} auth::cdrwa`"
+            f"were created without a login. To fix this: stop all processes that use them, then run in zkCli.sh, with "
+            f"the same login (`addauth digest …`): `setAcl -R {_topmost(is_open)} auth::cdrwa`"
         )
 
 

@@ -71,9 +71,9 @@ class Tries:
 
 def _distrust(who: str, hosts: str, failed: dict[tuple[str, int], Exception]) -> ConfigError:
     return ConfigError(
-        f"{who}: no TLS with ZooKeeper at {hosts} ({_causes(failed)}). To fix this: check that this is the servers' TLS port, "
-        f"that the given authorities vouch for their certificates, that these contain the configured host names, and "
-        f"that the servers accept this process's certificate or require none"
+        f"{who}: no TLS with ZooKeeper at {hosts} ({_causes(failed)}). To fix this: check that this is the servers' "
+        f"TLS port, that the given authorities vouch for their certificates, that these contain the configured host "
+        f"names, and that the servers accept this process's certificate or require none"
     )
 
 

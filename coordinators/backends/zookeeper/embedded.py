@@ -291,8 +291,8 @@ def _await_lock(descriptor: int, kind: int, path: Path) -> None:
     while not _try_lock(descriptor, kind):
         if time.monotonic() >= deadline:
             raise CoordinationLost(
-                f"waited {LOCK_SECONDS_MAX:g} s in vain for a lock on {path}, which coordinates the processes that use one "
-                f"embedded ZooKeeper; `fuser -v {path}` shows the process that holds it"
+                f"waited {LOCK_SECONDS_MAX:g} s in vain for a lock on {path}, which coordinates the processes that use "
+                f"one embedded ZooKeeper; `fuser -v {path}` shows the process that holds it"
             )
         time.sleep(POLL_SECONDS)
 

@@ -375,10 +375,10 @@ class ZooKeeperSession:
             return ConfigError(
                 f"{refusal}; it belongs to another login. To fix this: put the file `login` back next to its data"
             )
+        given = "the given login or certificate doesn't allow it" if self.access.has_identity else "no login was given"
         return ConfigError(
-            f"{refusal}; {'the given login or certificate does not' if self.access.has_identity else 'no login was given to'} "
-            f"allow this. To fix this: check `zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH), `zookeeper_tls` and the output of "
-            f"`getAcl {path}`"
+            f"{refusal}; {given}. To fix this: check `zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH), `zookeeper_tls` and "
+            f"the output of `getAcl {path}`"
         )
 
     def _on_state(self, state: str) -> None:

@@ -142,7 +142,8 @@ def parse(kind: type[C], text: str, path: str) -> C:
     except (TypeError, ValueError, RecursionError) as error:
         raise MetadataError(
             f"{path} cannot be read ({type(error).__name__}: {error}): {text[:100]!r} is not what this project writes "
-            f"there. To fix this: restore the node from a backup; the topology never starts from the beginning by itself"
+            f"there. The topology never starts from the beginning by itself. To fix this: restore the node "
+            f"from a backup"
         ) from error
 
 

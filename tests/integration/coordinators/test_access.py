@@ -148,8 +148,8 @@ def test_a_login_over_tls_leads(secured: Secured, secure_hosts: str, hosts: str,
 @pytest.mark.parametrize(
     ("access", "whose"),
     [
-        (ZooKeeperAccess(login="anna:another"), "the given login or certificate does not allow this"),
-        (ZooKeeperAccess(login=f"ben:{PASSWORD}"), "the given login or certificate does not allow this"),
+        (ZooKeeperAccess(login="anna:another"), "the given login or certificate doesn't allow it"),
+        (ZooKeeperAccess(login=f"ben:{PASSWORD}"), "the given login or certificate doesn't allow it"),
         (ANONYMOUS, "no login was given"),
     ],
 )

@@ -173,9 +173,9 @@ class TopologyStreams:
     def _keep_leading(self, what: str) -> None:
         busy = ", ".join(self.workers.committing.busy())
         why = (
-            f"topology {self.topology!r} keeps leading although it was asked to stop: {what}, on thread {busy}. If another "
-            f"process led, the late writes of this thread would not be refused. So the topology ends when the thread "
-            f"returns. To end it now: stop(force=True) releases leadership all the same"
+            f"topology {self.topology!r} keeps leading although it was asked to stop: {what}, on thread {busy}. If "
+            f"another process led, the late writes of this thread would not be refused. So the topology ends when the "
+            f"thread returns. To end it now: stop(force=True) releases leadership all the same"
         )
         log.warning("%s", why)
         self.shutdown.hold(why)

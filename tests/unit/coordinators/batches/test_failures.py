@@ -87,7 +87,7 @@ def test_when_patience_ends_the_topology_does_and_says_what_to_do() -> None:
     world.run_until_quiet()
     for _ in range(599):
         world.after(1)
-    with pytest.raises(SpoutError, match=r"'lines': the source could not be asked for 600 s .*start again when the source"):
+    with pytest.raises(SpoutError, match=r"'lines': the source could not be asked for 600 s .*start again when the"):
         world.after(1)
 
 
