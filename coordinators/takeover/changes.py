@@ -72,7 +72,7 @@ def with_corrections(
             findings.refusals.append(
                 f"spout {each.spout!r}: {found.what}, but {' and '.join(map(repr, torn.having))} "
                 f"{'has' if len(torn.having) == 1 else 'have'} transaction {txids[0]} as it was read before, so it "
-                f"can't be read anew; put back what was there"
+                f"can't be read again. To fix this: restore the earlier data"
             )
             continue
         refusal = (
@@ -135,7 +135,7 @@ class Findings:
         text = accept_text(self.record, kind, name, before, now)
         if text in self.accept:
             self.used.append(text)
-            self.lines.append(f"{kind} {name!r}: goes on as accepted by {text}, from transaction {self.at} on")
+            self.lines.append(f"{kind} {name!r}: continues, as accepted by {text}, from transaction {self.at} on")
             return True
         self.refusals.append(f"{refusal}, accept it: TridentConfig(accept=[{text!r}])")
         return False
@@ -218,7 +218,7 @@ class SpoutChanges:
         for name in back:
             until = before[name].until if name in before else None
             self.findings.lines.append(
-                f"spout {name!r} is declared again: it goes on with transaction {self.at} where it was after "
+                f"spout {name!r} is declared again: it continues with transaction {self.at} where it was after "
                 f"transaction {self.at - 1 if until is None else until}"
             )
         return self._moved(gone, back, self._incomparable(unlike))
@@ -241,8 +241,8 @@ class SpoutChanges:
             new.name,
             {name: dict(self.known.spouts[name].identity) for name in gone},
             dict(new.identity),
-            f"spout {new.name!r} is new and would begin from its beginning, while {lost}, which was read before "
-            f"transaction {self.at}, is not declared any more. If they are the same source, all its rows count again"
+            f"spout {new.name!r} is new and would be read from the beginning, while {lost}, which was read before "
+            f"transaction {self.at}, is not declared any more. If they are the same source, all its rows count twice"
             f"{f' in {filled}' if filled else ''}: call it {gone[-1]!r} as before. If it is another source",
         )
 
@@ -255,7 +255,7 @@ class SpoutChanges:
         if not begun:
             self.findings.lines.append(
                 f"spout {spout!r} was read until transaction {self.at - 1} and is not declared any more; its position "
-                f"is kept, and it goes on from there when it is declared again"
+                f"is kept, and it continues from there when it is declared again"
             )
         elif not is_renamed:
             self.findings.accepted(
@@ -264,8 +264,8 @@ class SpoutChanges:
                 [begun[0], begun[-1]],
                 None,
                 f"spout {spout!r} is not declared any more, and {span(begun)}, which it has a part in, "
-                f"{'is' if len(begun) == 1 else 'are'} not committed: what it gave to them would be nowhere. Start the "
-                f"topology with it once more and stop() it, which commits them. If they are to go on without it",
+                f"{'is' if len(begun) == 1 else 'are'} not committed: its rows in them would be lost. To fix this: "
+                f"start the topology with it once more and stop() it, which commits them. If they are to continue without it",
             )
 
     def _changed_spout(self, before: StoredDeclaration, now: Declaration) -> bool:
@@ -282,9 +282,9 @@ class SpoutChanges:
                 now.name,
                 dict(before.identity),
                 dict(now.identity),
-                f"spout {now.name!r}: {were(before.identity, now.identity, refused)}, and it would go on from a "
-                f"position, and with transactions, that the other has defined. Declare it as it was, or give it a name "
-                f"of its own. If it goes on where the other was",
+                f"spout {now.name!r}: {were(before.identity, now.identity, refused)}, and it would continue from a "
+                f"position, and with transactions, that the other one has defined. To fix this: declare it as it was, "
+                f"or give it another name. If it continues where the other one was",
             )
         return "fields" in changed
 
@@ -367,7 +367,7 @@ class OutputChanges:
         if joined is None and self.at > 1:
             earlier = "transaction 1" if self.at == 2 else f"the {self.at - 1} before it"
             self.findings.lines.append(
-                f"{now.kind} {now.name!r} is new: it begins with transaction {self.at}, what {earlier} did is not in it"
+                f"{now.kind} {now.name!r} is new: it begins with transaction {self.at}, without {earlier}"
             )
         return self.at if joined is None else joined
 
@@ -400,8 +400,9 @@ class OutputChanges:
             now.name,
             until,
             self.at,
-            f"{now.kind} {now.name!r} was left out after transaction {until}, and {missing} are not in it. Give the "
-            f"new one a name or table of its own, which begins with transaction {self.at}. If it is to go on without",
+            f"{now.kind} {now.name!r} was left out after transaction {until}, and {missing} are not in it. To fix "
+            f"this: give the new one another name or table, which begins with transaction {self.at}. If it is to "
+            f"continue without them",
         )
 
     def _changed_output(self, before: StoredDeclaration, now: Declaration) -> None:
@@ -413,14 +414,14 @@ class OutputChanges:
         elif not now.is_named and before.way not in ("", now.way):
             changed = [*changed, "way"]
             what = (
-                f"it has no name of its own, and what leads to it changed from {before.way!r} to {now.way!r}, so it "
-                f"may be another one. If it is the same, say so by name({now.name!r})"
+                f"it has no explicit name, and the operations before it changed from {before.way!r} to {now.way!r}, so "
+                f"it may be another one. If it is the same, say so by name({now.name!r})"
             )
         if not changed:
             return
         refusal = (
-            f"{now.kind} {now.name!r}: {what}; what is stored under this name was made by the other. Declare it as it "
-            f"was, or give the new one a name or table of its own, which begins with transaction {self.at}"
+            f"{now.kind} {now.name!r}: {what}; the data under this name belong to the other one. To fix this: declare "
+            f"it as it was, or give the new one another name or table, which begins with transaction {self.at}"
         )
         if now.fixed.intersection(changed) or "kind of part" in changed:
             self.findings.refusals.append(refusal)
@@ -516,7 +517,7 @@ def _known(findings: Findings) -> Declared:
     )
     if known.spouts or known.outputs:
         findings.lines.append(
-            "the record is of a release that kept no declarations: what is declared now is taken for unchanged"
+            "the record is of a release that kept no declarations: the current ones are assumed to be unchanged"
         )
     return known
 
@@ -548,8 +549,8 @@ def _compare_torn(findings: Findings, known: Declared, declarations: Declaration
         before,
         now,
         f"{span(torn.txids)} {'is' if len(torn.txids) == 1 else 'are'} in {' and '.join(torn.having)}{elsewhere}, "
-        f"since a crash came between their commits; spouts, states, or what leads to "
-        f"them, are others now, so some would have these transactions of one plan, some of another or not at all. "
-        f"Start the version that began them once more and stop() it, which commits them; functions may change. If "
-        f"this is meant",
+        f"because of a crash between their commits. Now spouts, states, or the operations "
+        f"before them have changed, so some would have these transactions by one plan, some by another or not at all. "
+        f"To fix this: start the version that began them once more and stop() it, which commits them; functions may "
+        f"change. If this is intended",
     )
