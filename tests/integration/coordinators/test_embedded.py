@@ -228,7 +228,7 @@ def test_another_user_can_neither_lock_its_files_nor_read_or_change_what_is_in_i
         (directory / "login").unlink()
     with (
         EmbeddedZooKeeper.running(directory) as others,
-        pytest.raises(ConfigError, match=r"NoAuthError.*put the file `login` back beside its data"),
+        pytest.raises(ConfigError, match=r"NoAuthError.*put the file `login` back next to its data"),
     ):
         describe("wordcount", hosts=others.hosts, access=others.access)
 
