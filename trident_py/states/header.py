@@ -19,7 +19,7 @@ from trident_py.states.expiry import Expiry
 from trident_py.states.fenced import Fence
 
 VERSION = 1
-"""Of the format of headers and of the tables beside them."""
+"""The format version of headers and of their tables."""
 
 
 class TableStep(Enum):
