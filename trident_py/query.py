@@ -19,8 +19,7 @@ from coordinators.status.candidate import Candidate, Leader
 from coordinators.status.status import TopologyStatus, TransactionStatus
 from coordinators.values.errors import located
 from coordinators.values.log_fields import logging_about
-from trident_py.engine.monitoring.listeners import Listeners
-from trident_py.engine.monitoring.progress import TransactionProgress
+from trident_py.engine.monitoring.listeners import Listeners, TransactionProgress
 from trident_py.engine.ports.requests import RequestAnswer, Requests
 from trident_py.errors import FencedError, TridentError
 

@@ -38,7 +38,7 @@ from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.job_names import JobNames
 from trident_py.engine.ports.reads import StateReads
 from trident_py.engine.ports.requests import Requests
-from trident_py.engine.rows.row_engine import RowEngine
+from trident_py.engine.rows.row_engine import RowEngine, spark_needed
 from trident_py.engine.spark.shared_job import small_session
 from trident_py.engine.spark.spark_engine import SparkEngine
 from trident_py.engine.threads.commits import Commits
@@ -62,11 +62,9 @@ from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Replay
 from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import Participant, everything
-from trident_py.participants.shared import SharedTransactions
+from trident_py.participants.participant import Participant, SharedTransactions, everything
 from trident_py.planner.declaring import declarations
 from trident_py.planner.guarantees import warnings
-from trident_py.planner.on_rows import spark_needed
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.query import TridentQuery, ensure_not_leading_here, started
 from trident_py.spark.failures import Place, diagnosed

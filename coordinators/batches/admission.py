@@ -15,8 +15,8 @@ from coordinators.batches.definitions import Definitions
 from coordinators.batches.failures import Failures
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.master import MasterBatchCoordinator
+from coordinators.record.record import SpoutNumbers
 from coordinators.values.canonical import Json
-from coordinators.values.numbers import SpoutNumbers
 from coordinators.values.transaction_time import TransactionTimes
 
 

@@ -8,11 +8,11 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from coordinators.protocol.messages import Defined, DefinitionFailed, NotReady
+from coordinators.record.record import SpoutNumbers
 from coordinators.values.batch_coordinator import BatchCoordinator, CursorCoordinator
 from coordinators.values.canonical import Json, canonical_json, json_copy
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import About, MetadataError, SpoutError
-from coordinators.values.numbers import SpoutNumbers
 
 
 @frozen

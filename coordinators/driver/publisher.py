@@ -24,18 +24,20 @@ from coordinators.protocol.protocol import (
 from coordinators.record.store import RecordStore, TopologyIdentity
 from coordinators.status.listener import (
     CommittedEvent,
+    Counts,
+    CountsOf,
     EmittedEvent,
     FailedEvent,
     LeadingEvent,
     ProcessedEvent,
     SucceededEvent,
     Tell,
+    no_counts,
     tell_nobody,
 )
 from coordinators.status.status import TopologyStatus, TransactionStatus
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
-from coordinators.values.counts import Counts, CountsOf, no_counts
 from coordinators.values.transaction_time import MILLIS
 
 

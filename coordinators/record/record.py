@@ -15,14 +15,55 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing
 from coordinators.values.attempt import INITIAL_TXID, TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_digest, content_hash, other_version
 from coordinators.values.cursors import Cursors, CursorShard
 from coordinators.values.errors import MetadataError
-from coordinators.values.numbers import SpoutNumbers
+
+
+@frozen
+class SpoutNumbers:
+    """The empty transactions, and thereby the number of each other one.
+
+    Attributes:
+        empty: the txids of empty transactions, ascending.
+        forgotten: how many empty transactions there were before those. For txids up to the last of these, no number is
+            known.
+    """
+
+    empty: tuple[int, ...] = ()
+    forgotten: int = 0
+
+    def of(self, txid: int) -> int | None:
+        """Return the number of ``txid``, or the one it will have if no transaction before it becomes empty.
+
+        None: the transaction is empty.
+        """
+        return None if txid in self.empty else self.upto(txid)
+
+    def upto(self, txid: int) -> int:
+        """Return the number of the last transaction up to ``txid`` that has one."""
+        return txid - self.forgotten - sum(each <= txid for each in self.empty)
+
+    def txid(self, number: int) -> int:
+        """Return the transaction with this number."""
+        txid = number + self.forgotten
+        for each in self.empty:
+            txid += each <= txid
+        return txid
+
+    def with_empty(self, txid: int) -> SpoutNumbers:
+        """Return the numbers after ``txid``, above all attempted transactions, is admitted as an empty one."""
+        return evolve(self, empty=(*self.empty, txid))
+
+    def kept_from(self, txid: int) -> SpoutNumbers:
+        """Return the same numbers, without those of txids below ``txid``."""
+        kept = tuple(each for each in self.empty if each >= txid)
+        return SpoutNumbers(kept, self.forgotten + len(self.empty) - len(kept))
+
 
 RECORD_VERSION = 4
 """Of the format of records. Versions 1 to 3 were written before the first release; they are refused."""
@@ -118,7 +159,7 @@ class CoordinatorRecord:
     accepted: tuple[str, ...] = ()
     resting: Mapping[str, Json] = field(factory=dict)
     gaps: Mapping[str, range] = field(factory=dict)
-    numbers: SpoutNumbers = SpoutNumbers()  # noqa: RUF009 - frozen
+    numbers: SpoutNumbers = SpoutNumbers()
     standing: Standing = NOTHING_STANDS
     outcomes: tuple[Outcome, ...] = ()
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from coordinators.record.record import CoordinatorRecord
-from coordinators.values.numbers import SpoutNumbers
+from coordinators.record.record import CoordinatorRecord, SpoutNumbers
 from tests.faults.check import ASKED, RULES, Entry, Evidence, Logged, violations
 
 LINES = "to be or\nnot to be\n"

@@ -19,12 +19,11 @@ from coordinators.protocol.acker import Acker, Completed, Outcome
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import Fingerprinted, OffsetsResolved
 from coordinators.protocol.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
-from coordinators.record.record import CoordinatorRecord, EncodedRecord
+from coordinators.record.record import CoordinatorRecord, EncodedRecord, SpoutNumbers
 from coordinators.takeover import takeover
 from coordinators.takeover.takeover import Adopt, Moved, Torn, recover
 from coordinators.values.attempt import CommitToken
 from coordinators.values.errors import StateError
-from coordinators.values.numbers import SpoutNumbers
 from coordinators.values.transaction_time import TransactionTimes
 from tests.simulation.rules import Rules
 

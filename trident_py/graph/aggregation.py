@@ -15,8 +15,7 @@ from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Engine, Node, Operation, RowWise
-from trident_py.graph.row_flow import NeedsSpark, RowFlow
+from trident_py.graph.graph import Engine, NeedsSpark, Node, Operation, RowFlow, RowWise
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.operations.builtin import Count, SparkAggregator

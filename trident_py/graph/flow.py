@@ -13,8 +13,7 @@ from trident_py.rows.schema import select
 from trident_py.spark.frames import PLACE, DeferredScan, column, map_batches, place
 from trident_py.spark.resources import StageResources
 from trident_py.worker.failures import Stage
-from trident_py.worker.pipeline import NO_ROW, RowPipeline
-from trident_py.worker.steps import ProjectStep, Step
+from trident_py.worker.pipeline import NO_ROW, ProjectStep, RowPipeline, Step
 
 
 @frozen

@@ -16,8 +16,7 @@ from pyspark.sql.types import StructField, StructType
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Operation
-from trident_py.graph.row_flow import RowFlow, named
+from trident_py.graph.graph import Operation, RowFlow, named
 from trident_py.rows.schema import arrow_schema, check_comparable, names_of, same_fields, schema_of, select, shown
 
 

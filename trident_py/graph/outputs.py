@@ -13,9 +13,8 @@ from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregatedFields, Aggregation
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RowWise
+from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RowFlow, RowWise
 from trident_py.graph.output import Output, OutputPlace, described_state, output_of, state_identity
-from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import RowsSink, TransactionalSink
@@ -31,7 +30,7 @@ from trident_py.states.shards import made
 from trident_py.states.sql.dialect import Database
 from trident_py.states.sql.factory import SQLState
 from trident_py.states.sql.fenced_table import TableSink
-from trident_py.worker.steps import ProjectStep, Step
+from trident_py.worker.pipeline import ProjectStep, Step
 
 
 @frozen(kw_only=True)

@@ -14,8 +14,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Node, Operation
-from trident_py.graph.row_flow import NeedsSpark, RowFlow
+from trident_py.graph.graph import NeedsSpark, Node, Operation, RowFlow
 from trident_py.rows.schema import check_comparable, select, shown
 from trident_py.spark.frames import column
 from trident_py.spark.jobs import parallelism

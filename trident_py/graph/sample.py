@@ -13,9 +13,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Engine, Node, Operation, RowWise
-from trident_py.graph.row_flow import RowFlow
-from trident_py.rows.row_hash import hashes_of_rows, mixed
+from trident_py.graph.graph import Engine, Node, Operation, RowFlow, RowWise
+from trident_py.rows.row import hashes_of_rows, mixed
 from trident_py.rows.schema import arrow_schema, shown
 from trident_py.worker.pipeline import RowPipeline, chunks
 

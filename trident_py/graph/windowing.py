@@ -18,8 +18,8 @@ from coordinators.values.transaction_time import MILLIS
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregateCall, AnyAggregator, schema_call
 from trident_py.graph.flow import Flow, project_step
+from trident_py.graph.graph import RowFlow
 from trident_py.graph.output import Output, OutputPlace, described_state
-from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import EXACT_DECIMALS
@@ -35,8 +35,7 @@ from trident_py.states.shards import made
 from trident_py.windows.window_store import KEYS, WindowRows
 from trident_py.windows.windows import MICROS, Window
 from trident_py.worker.failures import in_user_code
-from trident_py.worker.pipeline import prepared
-from trident_py.worker.steps import Values
+from trident_py.worker.pipeline import Values, prepared
 
 BOUNDS = schema_of("window_start timestamp, window_end timestamp")
 """The last fields of the results of a window by time."""

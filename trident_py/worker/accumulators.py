@@ -23,13 +23,14 @@ from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import (
     CHUNK_ROWS,
     Columns,
+    RowCollector,
     RowPipeline,
+    Values,
     chunks,
     collector_paused,
     prepared,
     record_batch,
 )
-from trident_py.worker.steps import RowCollector, Values
 
 V = TypeVar("V")
 

@@ -23,12 +23,12 @@ from attrs import Factory, define, evolve, field, frozen
 
 from coordinators.protocol.messages import Acked, Broken, Diagnosis, Failed, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
+from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.counts import Counts
 from coordinators.values.errors import our_bug
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.commit_lane import CommitGroup, CommitLane, GroupMember, outputs_of
-from trident_py.engine.plane.counting import TransactionCounts
+from trident_py.engine.plane.emitted import TransactionCounts
 from trident_py.engine.plane.instructions import (
     Abandon,
     Abort,

@@ -139,7 +139,6 @@ class IcebergSinkTable(SinkTable):
 
     @property
     def schema(self) -> Schema:
-        """The fields of the table."""
         return self._table.schema()
 
     @property

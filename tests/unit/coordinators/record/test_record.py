@@ -14,6 +14,7 @@ from coordinators.record.record import (
     CoordinatorRecord,
     EncodedRecord,
     Failure,
+    SpoutNumbers,
     blob_names,
     decode,
     encode,
@@ -23,7 +24,6 @@ from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Fingerprint, canonical_json, content_hash
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import MetadataError
-from coordinators.values.numbers import SpoutNumbers
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COUNTS = st.integers(0, 2**63)

@@ -6,14 +6,13 @@ from typing import Any
 
 from attrs import evolve
 
-from coordinators.record.record import CommitIntent, CoordinatorRecord, Failure
+from coordinators.record.record import CommitIntent, CoordinatorRecord, Failure, SpoutNumbers
 from coordinators.record.store import TopologyIdentity
 from coordinators.record.wishes import Hold, Standing
 from coordinators.status.candidate import Leader
 from coordinators.status.description import TopologyDescription
 from coordinators.status.status import SourceStatus, TopologyStatus
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.numbers import SpoutNumbers
 
 LEADER = Leader("vm", 42, "1970-01-01T00:01:40+00:00")
 BOOM = Failure(2, 1, "ValueError: boom", since=60.0, last=70.0, tries=3)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from coordinators.record.record import CommitIntent
+from coordinators.record.record import CommitIntent, SpoutNumbers
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json
-from coordinators.values.numbers import SpoutNumbers
 from tests.unit.coordinators.comparing import (
     NEW,
     USUAL,

@@ -8,14 +8,13 @@ import pytest
 from attrs import define, evolve, field
 
 from coordinators.record.declarations import Declared, StoredDeclaration
-from coordinators.record.record import CommitIntent, CoordinatorRecord, Failure
+from coordinators.record.record import CommitIntent, CoordinatorRecord, Failure, SpoutNumbers
 from coordinators.record.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover.takeover import Torn, recover
 from coordinators.values.attempt import CommitToken, TransactionAttempt
 from coordinators.values.canonical import Fingerprint, canonical_json, content_hash
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import FencedError, StateError
-from coordinators.values.numbers import SpoutNumbers
 
 
 @define

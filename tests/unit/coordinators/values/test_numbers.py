@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.values.numbers import SpoutNumbers
+from coordinators.record.record import SpoutNumbers
 
 NUMBERS = SpoutNumbers((4, 5, 8), forgotten=2)
 

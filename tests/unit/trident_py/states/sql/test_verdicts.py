@@ -12,7 +12,7 @@ import pytest
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.interfaces.verdict import UnknownErrors, Verdict
 from trident_py.states.sql import mysql, postgres_client, sqlite_database
-from trident_py.states.sql.verdicts import ErrorTable
+from trident_py.states.sql.dialect import ErrorTable
 
 AGAIN, BATCH, NEVER = StoreBusyException, FailedException, StateError
 
