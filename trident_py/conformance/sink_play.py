@@ -253,7 +253,6 @@ class SinkPlay(Play):
         return any(count > 1 for txid, count in self._attempts.items() if txid >= self.began)
 
     def start(self) -> str:
-        """Record where an experiment begins; return that as text for people."""
         self.first = self.began = self.next
         self.waiting = None
         match self.ledger.last:
@@ -282,7 +281,6 @@ class SinkPlay(Play):
             self.committed(self.leading(), txid)
 
     def crash(self, child: Child) -> None:
-        """Kill a leader between two calls."""
         super().crash(child)
         self.leader = None
 

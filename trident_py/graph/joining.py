@@ -61,7 +61,6 @@ class Chained:
     schema: pa.Schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         return named(chain.from_iterable(self.streams), self.schema)
 
 

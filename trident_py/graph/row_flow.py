@@ -82,7 +82,6 @@ class Made:
     given: Iterable[pa.RecordBatch]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         return classified(self.stage(iter(self.given)), by_user_code)
 
 

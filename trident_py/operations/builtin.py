@@ -279,7 +279,6 @@ class Negate(Filter):
         self.inner.prepare()
 
     def cleanup(self) -> None:
-        """Call ``cleanup`` of the inner filter."""
         self.inner.cleanup()
 
     def check(self, source: t.StructType) -> None:

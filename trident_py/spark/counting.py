@@ -46,7 +46,6 @@ class Settling:
     stage: Stage
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the stage."""
         yield from self.stage(batches)
         settle()
 

@@ -272,7 +272,6 @@ class LocalWindows(StateFactory):
         return f"w_{readable}_{sha256(self.name.encode()).hexdigest()[:8]}"
 
     def for_fields(self, keys: StructType, value: StructField) -> LocalWindows:
-        """Return this factory for values of these types."""
         return evolve(self, fields=(keys, value))
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
