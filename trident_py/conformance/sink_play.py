@@ -103,9 +103,7 @@ class SinkPlay(Play):
     ledger: Ledger = field(kw_only=True, factory=Ledger)
     epoch: int = field(default=0, init=False)
     leader: Child | None = field(default=None, init=False)
-    sizes: dict[int, int] = field(
-        factory=dict, init=False
-    )  # the rows of a transaction, where it's not the usual number
+    sizes: dict[int, int] = field(factory=dict, init=False)  # the number of rows of a transaction, if it is unusual
     _attempts: Counter[int] = field(factory=Counter, init=False)
     _fixed: dict[int, int] = field(
         factory=dict, init=False
@@ -157,7 +155,7 @@ class SinkPlay(Play):
 
     def _judge(self, epoch: int, token: Any) -> None:
         if self.needs.at_least_once and not self._lenient:
-            self.steps.pop()  # such a sink can't tell
+            self.steps.pop()  # such a sink has no token
             self.ledger.fence = epoch
             return
         if self._lenient:

@@ -10,7 +10,7 @@ from operator import and_
 import pyarrow as pa
 from attrs import frozen
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.values.attempt import TransactionAttempt

@@ -240,7 +240,7 @@ class WindowState(Output):
     def fields(self, source: StructType) -> StructType:
         """Return the fields of the stored rows."""
         seen, _ = self._seen_and_results(source)
-        # Rows without any field couldn't be counted.
+        # Rows without any field can't be counted.
         return select(source, list(dict.fromkeys([*self.keys, *seen.names])) or self.in_fields[:1])
 
     def typed(self, source: StructType) -> StateFactory:

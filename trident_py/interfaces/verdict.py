@@ -38,7 +38,7 @@ class UnknownErrors:
 
     clock: Callable[[], float] = time.monotonic
     _first: dict[Hashable, float] = field(factory=dict, init=False)
-    _last: dict[Hashable, float] = field(factory=dict, init=False)  # when it came last
+    _last: dict[Hashable, float] = field(factory=dict, init=False)  # the last time
     _warned: dict[Hashable, float] = field(factory=dict, init=False)
 
     def came(self, kind: Hashable, text: str) -> None:

@@ -176,7 +176,7 @@ class _DurationWindow(Window):
         time, ahead = self._pane(own), own - now
         fired: list[Firing] = []
         end = _next(progress.time, slide)
-        # All rows came before this end, as none came after the last time: a window has all from its first on.
+        # All rows came before this end, because none is newer than the last time: a window has all from its first on.
         while panes and end <= time and end - length <= panes[-1][0]:
             first = bisect_left(panes, (end - length,))
             fired.append(Firing(end, panes[first][1], progress.seen))
