@@ -53,9 +53,9 @@ class Settling:
 def settle() -> None:
     """Prepare this process to be a good worker; only the first call has an effect.
 
-    A worker collects garbage after each task, and traverses everything that it has imported: 17 ms of CPU, two thirds
-    of the cost of a small task. So the present objects are frozen. A worker that Spark ends after an idle minute finds
-    its Unix socket closed and prints a traceback. With this it ends silently.
+    A worker collects garbage after each task, and traverses everything that it has imported. That takes 17 ms of CPU,
+    two thirds of the cost of a small task. So the present objects are frozen. A worker that Spark ends after an idle
+    minute finds its Unix socket closed and prints a traceback. With this it ends silently.
     """
     if gc.get_freeze_count():
         return

@@ -253,8 +253,8 @@ class TumblingDuration(_DurationWindow):
     """The rows of each ``length`` of time are a window; each row is in exactly one.
 
     A row's time is the time of its transaction, see `SinkTransaction.time`. Windows begin at the multiples of
-    ``length`` since the epoch (1970, UTC), wherever and whenever the topology is started: windows of an hour begin at
-    full hours.
+    ``length`` since the epoch (1970, UTC), wherever and whenever the topology is started. So windows of an hour begin
+    at full hours.
 
     Args:
         length: in seconds, or a `timedelta`; a millisecond or longer.
