@@ -260,7 +260,7 @@ class SinkPlay(Play):
                 done = "transaction 1 is committed"
             case last:
                 done = f"transactions 1 to {last} are committed"
-        return f"{done}, and {f'leader {self.epochs[self.leader.pid]} leads' if self.leader else 'nobody leads'}"
+        return f"{done}, and {f'leader {self.epochs[self.leader.pid]} leads' if self.leader else 'no process leads'}"
 
     def finish(self) -> None:
         """Commit all begun transactions with a new leader, after a leader was killed."""
