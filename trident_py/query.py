@@ -34,8 +34,8 @@ them."""
 class TridentQuery:
     """A running topology; made by ``TridentTopology.start``.
 
-    As a context manager, it stops the topology at the end of the block: after the batches in flight have committed, or
-    at once if the block raised.
+    As a context manager, it stops the topology at the end of the block. It first commits the batches in flight, unless
+    the block raised.
 
     Attributes:
         name: the name of the topology.
@@ -60,8 +60,8 @@ class TridentQuery:
     def process_all_available(self, timeout: float | None = None) -> None:
         """Return when everything that the spouts have now is committed.
 
-        More exactly, return when a check begun after this call finds that no spout is ready for the next transaction,
-        nothing is active, and every success was delivered. If a spout is always ready, this never happens.
+        More exactly, it returns when a check begun after this call finds three things: no spout is ready for the next
+        transaction, nothing is active, and every success was delivered. If a spout is always ready, this never happens.
 
         Args:
             timeout: seconds to wait; None: without limit.

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from attrs import evolve, frozen
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as t
 
 from coordinators.values.attempt import TransactionAttempt

@@ -146,7 +146,6 @@ class RowsOfEnd(CommitRows):
     end: Node
 
     def table(self) -> pa.Table:
-        """Return the rows on the driver."""
         return self.rows.table(self.end)
 
     def frame(self) -> DataFrame:

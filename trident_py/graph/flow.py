@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import select

@@ -96,7 +96,6 @@ class Made:
     given: Iterable[pa.RecordBatch]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         return classified(self.stage(iter(self.given)), by_user_code)
 
 
@@ -388,8 +387,8 @@ class Graph:
         phase = _phase(operation, inputs)
         if phase is Phase.COMMIT and len(states := _states_before(inputs)) > 1:
             raise TopologyError(
-                f"it takes rows of different moments: {' and '.join(states)}; what follows new_values_stream() runs "
-                f"while that state commits, so it can be combined with other new values of the same state only"
+                f"it combines rows of different moments: {' and '.join(states)}; operations after new_values_stream() "
+                f"run while that state commits, so they accept only other new values of the same state"
             )
         schemas = [node.schema for node in inputs if node.schema is not None]
         schema = operation.output(schemas) if len(schemas) == len(inputs) else None

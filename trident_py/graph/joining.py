@@ -10,7 +10,7 @@ from operator import and_
 import pyarrow as pa
 from attrs import frozen
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.values.attempt import TransactionAttempt
@@ -60,7 +60,6 @@ class Chained:
     schema: pa.Schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         return named(chain.from_iterable(self.streams), self.schema)
 
 

@@ -76,7 +76,6 @@ class AggregateState(Output):
         return state_identity(self.factory, made_of, shards)
 
     def described(self) -> str:
-        """Return the factory and the aggregation."""
         return described_state(self.factory, self.title)
 
     def shards(self, asked: int, hinted: int) -> int:
@@ -151,7 +150,6 @@ class AggregateState(Output):
         return narrowed.replaced(lambda frame: frame.select(*columns), schema)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Build a partial value for each key, or the rows to reduce."""
         if isinstance(self.aggregator, CombinerAggregator):
             return self.aggregation.on_rows(inputs, batch_id)
         (flow,) = inputs
@@ -209,7 +207,6 @@ class UpdatedState(Output):
         return state_identity(self.factory, updated, shards)
 
     def described(self) -> str:
-        """Return the factory and the updater."""
         return described_state(self.factory, self.title)
 
     def shards(self, asked: int, hinted: int) -> int:
@@ -245,11 +242,9 @@ class UpdatedState(Output):
             raise TopologyError("name at least one field for the updater to see")
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Return the rows for the updater."""
         return inputs[0].select(self.in_fields)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Return the rows for the updater."""
         (flow,) = inputs
         return flow.then(project_step(flow.schema, self.in_fields))
 

@@ -72,7 +72,6 @@ class RowOperation(Operation):
         return flow.replaced(lambda frame: native(frame, names[len(tags) :], tags), step.target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Defer the step together with those before it."""
         return inputs[0].then(self.step(inputs[0].schema))
 
 

@@ -138,7 +138,7 @@ def sample_of(title: str, fraction: object, seed: object) -> Sample:
     Raises:
         TopologyError: an argument is invalid.
     """
-    if not (type(fraction) is int or type(fraction) is float) or not 0 <= fraction <= 1:  # NaN isn't, either
+    if not (type(fraction) is int or type(fraction) is float) or not 0 <= fraction <= 1:  # NaN is rejected too
         raise TopologyError(f"a fraction is a number from 0 to 1, not {shown(fraction)}")
     if type(seed) is not int:
         raise TopologyError(f"a seed is an int, not {shown(seed)}")

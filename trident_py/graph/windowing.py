@@ -201,11 +201,9 @@ class WindowState(Output):
         return {**made_of, **self.call.identity, **self.factory.identity()}
 
     def described(self) -> str:
-        """Return the factory and the window."""
         return described_state(self.factory, self.title)
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """Return the participant with the state that stores rows."""
         downstream, following = place.downstream(context)
         return WindowParticipant(
             name=self.name,
@@ -235,14 +233,13 @@ class WindowState(Output):
         return inputs[0].select(self.fields(inputs[0].schema).names)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Return the fields that are stored."""
         (flow,) = inputs
         return flow.then(project_step(flow.schema, self.fields(flow.schema).names))
 
     def fields(self, source: StructType) -> StructType:
         """Return the fields of the stored rows."""
         seen, _ = self._seen_and_results(source)
-        # Rows without any field couldn't be counted.
+        # Rows without any field can't be counted.
         return select(source, list(dict.fromkeys([*self.keys, *seen.names])) or self.in_fields[:1])
 
     def typed(self, source: StructType) -> StateFactory:

@@ -174,7 +174,6 @@ class Leaf(Participant):
         frame.write.format("noop").mode("overwrite").save()
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
-        """Run the operations; the rows are discarded."""
         rows.table()
 
 
@@ -215,17 +214,14 @@ class SinkParticipant(Participant):
         return self.sink.prepare(tx, frame)
 
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> Any:
-        """Call ``keep`` of the sink."""
         if not isinstance(self.sink, RowsSink):
             raise AssertionError(f"{self.name} shares no jobs")
         return self.sink.keep(tx, rows)
 
     def receipt_rows(self, receipt: Any) -> int | None:
-        """Return the number of rows that the sink reports."""
         return self.sink.receipt_rows(receipt)
 
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
-        """Call ``commit`` of the sink."""
         for tx, receipt in group:
             working_for(tx.attempt)
             self.sink.commit(tx, receipt)
@@ -240,7 +236,6 @@ class SinkParticipant(Participant):
             raise
 
     def close(self) -> None:
-        """Call ``close`` of the sink."""
         self.sink.close()
 
     def _give_up(self, tx: SinkTransaction, receipt: Any) -> None:
@@ -251,7 +246,6 @@ class SinkParticipant(Participant):
             log.error("sink %s could not abort %s", self.name, tx.attempt, exc_info=quoted(error))
 
     def abort(self, tx: SinkTransaction, receipt: Any) -> None:
-        """Call ``abort`` of the sink."""
         self.sink.abort(tx, receipt)
 
 

@@ -21,9 +21,9 @@ from coordinators.values.canonical import Fingerprint, Json
 class Row(tuple[Any, ...]):
     """One row: values by attribute (``row.word``), by name (``row["word"]``) and by position (``row[0]``).
 
-    It is a tuple, so it equals and hashes like one, as Storm's do. Some fields can only be read by ``row["odd name"]``:
-    those with a name that is no identifier, or is a method of this class, except ``count`` and ``index``. Access by
-    attribute is fastest, as fast as a namedtuple's.
+    It is a tuple, so it equals and hashes like one, as Storm's do. Use ``row["odd name"]`` for a field whose name is no
+    identifier, or is a method of this class except ``count`` and ``index``. Access by attribute is fastest, as fast as
+    a namedtuple's.
     """
 
     __slots__ = ()

@@ -110,7 +110,6 @@ class MapStep(Step):
         return self.fn
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Call the function on each row."""
         return self._called(self.fn, views, len(rows))
 
 
@@ -148,7 +147,6 @@ class FilterStep(Step):
         return getattr(self.keep, "__self__", self.keep)
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
-        """Keep the rows for which the function returns a true value."""
         return list(compress(rows, self._called(self.keep, views, len(rows))))
 
 
@@ -256,7 +254,6 @@ class RowCollector(TridentCollector):
             self._emitted.extend(checked([row], self.schema, self.title))
 
     def report_error(self, error: BaseException) -> None:
-        """Log ``error``; the attempt continues."""
         log.error("%s: reported %s", self.title, error_text(error))
 
     def take(self) -> list[Values]:
