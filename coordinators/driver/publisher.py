@@ -73,7 +73,7 @@ class Publisher:
     Attributes:
         tell: called with each event, before any other component is notified of it.
         counted: returns how many rows a live attempt has read and counted.
-        late: describes the commits that wait for too long; empty if no commit does.
+        late: describes the work for which commits have waited too long; empty: none.
         lag: returns how many records wait in the sources, by spout and part of it.
         status: the last published status; any thread may read it.
     """

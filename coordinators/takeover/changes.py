@@ -265,8 +265,8 @@ class SpoutChanges:
                 None,
                 f"spout {spout!r} is not declared any more, and {span(begun)}, which it has a part in, "
                 f"{'is' if len(begun) == 1 else 'are'} not committed: its rows in them would be lost. To fix this: "
-                f"start the topology with it once more and stop() it, which commits them. "
-                f"If they are to continue without it",
+                f"start the topology with it once more and stop() it, which commits them. If they are to continue "
+                f"without it",
             )
 
     def _changed_spout(self, before: StoredDeclaration, now: Declaration) -> bool:

@@ -110,7 +110,7 @@ class Torn:
 
 
 Adopt: TypeAlias = Callable[[CoordinatorRecord, Torn | None], CoordinatorRecord]
-"""Compares the record with the current declarations; returns the record with them, or raises `TopologyError`."""
+"""Compares the record with the current declarations; returns the record with them, or raises if a change is refused."""
 
 
 def recover(

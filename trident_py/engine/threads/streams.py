@@ -101,7 +101,7 @@ class TopologyStreams:
         return messages
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Return the phases in progress: attempts with a running job, and attempts that a fenced state commits."""
+        """Return the phases in progress: attempts with a running job, and commits by built-in states."""
         if late := self.workers.commits.thread.warning():
             log.warning("topology %s: %s", self.topology, late)
         return self.plane.alive()

@@ -54,7 +54,7 @@ class Threads:
 
     Attributes:
         name: of the threads, followed by a number if there may be several.
-        count: the most threads.
+        count: the maximum number of threads.
     """
 
     name: str
