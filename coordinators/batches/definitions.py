@@ -279,7 +279,7 @@ class Definitions:
     @classmethod
     def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
         """Return the definitions that ``record`` contains."""
-        frontier = record.numbers.upto(record.current_txid - 1) + 1
+        frontier = record.bindings.upto(record.current_txid - 1) + 1
         return cls(
             spouts,
             exact,

@@ -64,7 +64,7 @@ from coordinators.protocol.protocol import (
     Ticked,
     Wished,
 )
-from coordinators.record.record import CoordinatorRecord, SpoutNumbers
+from coordinators.record.record import Bindings, CoordinatorRecord
 from coordinators.record.store import RecordStore
 from coordinators.record.wishes import OUTCOMES_KEPT, Action, Wish
 from coordinators.values.attempt import TransactionAttempt
@@ -301,9 +301,9 @@ class CoordinatorDriver:
         return self.writer.record
 
     @property
-    def numbers(self) -> SpoutNumbers:
-        """The mapping from transactions to the numbers by which spouts know them."""
-        return self.admission.numbers
+    def bindings(self) -> Bindings:
+        """The binding of each transaction."""
+        return self.admission.bindings
 
     def start(self, now: float, wall: float) -> None:
         """Deliver the successes that an earlier leader owed; the first turn comes next."""
@@ -411,11 +411,11 @@ class CoordinatorDriver:
         match command:
             case EmitBatch(attempt):
                 edges = self._open(attempt, StreamId.BATCH)
-                number, metadata = self.numbers.of(attempt.txid), self.admission.metadata(attempt.txid)
+                number, metadata = self.bindings.number(attempt.txid), self.admission.metadata(attempt.txid)
                 self.streams.emit_batch(attempt, number, metadata, self.times.known[attempt.txid], edges)
             case EmitSuccess(attempt):
                 self.failures.forget(attempt.txid)
-                self.streams.emit_success(attempt, self.numbers.of(attempt.txid))
+                self.streams.emit_success(attempt, self.bindings.number(attempt.txid))
             case CancelAttempt(attempt):
                 self.phases.forget(attempt)
                 self.definitions.go_back(self.admission.first_number(attempt.txid))
@@ -462,7 +462,7 @@ class CoordinatorDriver:
     def _take_definition(self, message: DefinitionMessage, now: float) -> None:
         match message:
             case OffsetsResolved(attempt) | Fingerprinted(attempt):
-                number = self.numbers.of(attempt.txid)
+                number = self.bindings.number(attempt.txid)
                 if self.machine.is_live(attempt) and number is not None:
                     self.definitions.take_emission(self.topology, number, message)
             case Defined(spout):
@@ -472,7 +472,7 @@ class CoordinatorDriver:
                 self.failures.answered(spout, now)
                 self.definitions.take_not_ready(message, now)
             case DefinitionFailed(txid=number):
-                failed = evolve(message, txid=self.numbers.txid(number))
+                failed = evolve(message, txid=self.bindings.txid(number))
                 with logging_about(txid=failed.txid):
                     again = self.failures.definition_failed(failed, now, self._wall)
                 self.definitions.take_failure(message, again)
@@ -490,7 +490,7 @@ class CoordinatorDriver:
         if not self.stopping and (refusal := self.wishes.refusal(self.machine)):
             self.idle.refuse(refusal)
         if quiet and not self.writer.has_new_success:
-            is_at_frontier = self.numbers.txid(self.definitions.frontier) == self.machine.current_txid
+            is_at_frontier = self.bindings.txid(self.definitions.frontier) == self.machine.current_txid
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
     def end(self, error: BaseException | None, unread: Iterable[Message]) -> None:
@@ -519,7 +519,7 @@ def _admission(
         definitions=definitions,
         times=TransactionTimes(clock, dict(record.times)),
         failures=Failures.restored(topology, record, settings),
-        numbers=record.numbers,
+        bindings=record.bindings,
         batch_interval=settings.batch_interval,
     )
 

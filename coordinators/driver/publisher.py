@@ -161,7 +161,7 @@ class Publisher:
     def _emitted(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
         status = TransactionStatus(
             attempt=attempt,
-            number=self._admission.numbers.of(attempt.txid),
+            number=self._admission.bindings.number(attempt.txid),
             phase=str(AttemptStatus.PROCESSING),
             since=wall,
             failures=self._admission.failures.retries.failures(attempt.txid),

@@ -306,7 +306,7 @@ def _after(
 
     ``moves`` are the cursors that move then.
     """
-    number = record.numbers.upto(txid)
+    number = record.bindings.upto(txid)
     cursors = {spout: record.cursors.get(spout, Cursors()).updated(moved) for spout, moved in moves.items() if moved}
     return evolve(
         record,

@@ -261,7 +261,7 @@ class Process:
             if source.learns:
                 coordinator, self.emitters[name] = halves(self.world, source)
                 positions = dict(record.cursors.get(name, Cursors()).items())
-                self.emitters[name].restore(positions, record.numbers.upto(record.current_txid - 1))
+                self.emitters[name].restore(positions, record.bindings.upto(record.current_txid - 1))
             self.coordinators[name] = TridentSpoutCoordinator("simulated", name, coordinator, source.exact)
 
     def _moved(self, spout: str, definition: Any) -> Mapping[str, Any] | None:
@@ -297,7 +297,7 @@ class Process:
         world = self.world
         if world.added and self.is_next and not any(process.driver for process in world.processes):
             world.say(f"{self.name} has the source {world.added.name!r}, too")
-            world.added.succeeded = record.numbers.upto(record.current_txid - 1)
+            world.added.succeeded = record.bindings.upto(record.current_txid - 1)
             world.sources[world.added.name], world.added = world.added, None
 
     def _recoverables(self) -> list[Any]:

@@ -216,7 +216,7 @@ class Workers:
                 post(message)
 
         threads = self._spout(spout)
-        with logging_about(txid=ask.numbers.txid(ask.txid)):
+        with logging_about(txid=ask.bindings.txid(ask.txid)):
             self._submit(threads.coordinating, f"spout {spout!r} is asked for batch {ask.txid}", answer)
 
     def do(self, instruction: Instruction) -> None:

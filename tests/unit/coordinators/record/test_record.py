@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from coordinators.record.record import (
     INLINE_BYTES_MAX,
     INLINE_TOTAL_BYTES_MAX,
+    Bindings,
     CommitIntent,
     CoordinatorRecord,
     EncodedRecord,
     Failure,
-    SpoutNumbers,
     blob_names,
     decode,
     encode,
@@ -60,7 +60,7 @@ RECORDS = st.builds(
     declared=st.none() | st.dictionaries(TEXT, JSON, max_size=3),
     accepted=st.lists(TEXT, max_size=2).map(tuple),
     gaps=st.dictionaries(TEXT, st.builds(range, COUNTS, COUNTS), max_size=2),
-    numbers=st.builds(SpoutNumbers, st.lists(COUNTS, max_size=2).map(tuple), COUNTS),
+    bindings=st.builds(Bindings, st.lists(COUNTS, max_size=2).map(tuple), COUNTS),
     standing=STANDING,
     outcomes=st.lists(st.builds(Outcome, TEXT, st.none() | st.sampled_from(Action), STANDING, COUNTS), max_size=2).map(
         tuple

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import evolve
 
-from coordinators.record.record import CommitIntent, CoordinatorRecord, Failure, SpoutNumbers
+from coordinators.record.record import Bindings, CommitIntent, CoordinatorRecord, Failure
 from coordinators.record.store import TopologyIdentity
 from coordinators.record.wishes import Hold, Standing
 from coordinators.status.candidate import Leader
@@ -48,7 +48,7 @@ def test_what_was_begun_and_is_not_committed_is_told_and_what_is_committed_is_no
         attempt_ids={4: 0, 5: 1, 6: 0},
         committing=(CommitIntent(TransactionAttempt(5, 1), "hash"),),
         times={5: 60_000, 6: 61_000},
-        numbers=SpoutNumbers(empty=(6,)),
+        bindings=Bindings(empty=(6,)),
         failures={4: BOOM, 5: BOOM},
     )
     first, second = seen.transactions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from coordinators.record.record import CommitIntent, SpoutNumbers
+from coordinators.record.record import Bindings, CommitIntent
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json
 from tests.unit.coordinators.comparing import (
@@ -122,9 +122,9 @@ def test_a_spout_may_give_other_fields_and_what_was_read_before_is_not_compared_
 
 def test_definitions_go_by_numbers_and_what_is_told_by_transactions() -> None:
     ran_before = ran(NEW, spout(), spout("others"), upto=2)
-    numbers, metadata = SpoutNumbers((3, 5)), {2: {"lines": 20, "others": 1}, 3: {"lines": 30}, 4: {"lines": 40}}
+    numbers, metadata = Bindings((3, 5)), {2: {"lines": 20, "others": 1}, 3: {"lines": 30}, 4: {"lines": 40}}
     record = evolve(ran_before, current_txid=4, metadata=metadata, fingerprints={4: {"lines": Fingerprint(3, 7)}})
-    record = evolve(record, numbers=numbers)
+    record = evolve(record, bindings=numbers)
     assert "transactions 4 to 6, which it has a part in, are not committed" in refusal(record, spout("others"))
     found = changed(record, spout(fields="value string, source string"), spout("others"))
     assert "transaction 6 was read before and not committed" in found.lines[-1]
