@@ -53,3 +53,5 @@ from trident_py.topology import TridentTopology as TridentTopology
 from trident_py.windows import *
 from trident_py.worker.counters import Counter as Counter
 from trident_py.worker.counters import counter as counter
+
+__version__: str

@@ -1,1 +1,1 @@
-"""Where records and elections live: ZooKeeper, or this process's memory."""
+"""Coordination: stores of records and elections of leaders, in ZooKeeper or in the memory of this process."""

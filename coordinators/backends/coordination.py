@@ -1,7 +1,7 @@
-"""Where topologies are coordinated: the port through which they are led, waited for, listed, described and reset.
+"""Coordination of topologies: the interface through which they are led, waited for, listed, described and reset.
 
-ZooKeeper implements it (`coordinators.backends.zookeeper.coordination`), and so does this process's memory
-(`coordinators.backends.local`). Both are held to tests/contract/test_coordination.py.
+ZooKeeper implements it (`coordinators.backends.zookeeper.coordination`), and so does the memory of this process
+(`coordinators.backends.local`). Both must pass tests/contract/test_coordination.py.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ T = TypeVar("T")
 
 
 class Coordination(Protocol):
-    """The records of any number of topologies, of each of which one process at a time is the leader.
+    """The records of any number of topologies, each of which has at most one leading process at a time.
 
-    Any thread may call any method. All of them raise `CoordinationLost` if the place is out of reach, `ConfigError` if
-    it doesn't let us in, and `MetadataError` if what is stored about the topology can't be read.
+    Any thread may call any method. All methods raise:
+
+    - `CoordinationLost` if the servers can't be reached;
+    - `ConfigError` if they deny access;
+    - `MetadataError` if the topology's stored data can't be read.
     """
 
     @property
     def place(self) -> str:
-        """Where it is, for people; a topology of the same name at another place is another topology."""
+        """Its location, for people; a topology of the same name at another place is another topology."""
         ...
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether it is for topologies of this process alone, and ends with it."""
+        """Whether it is only for topologies of this process, and ends with it."""
         ...
 
     @property
     def state_dir(self) -> Path | None:
-        """Where topologies keep their files if nobody names a directory; None: in the directory for all of them."""
+        """The default directory for files of topologies; None: the directory that all topologies share."""
         ...
 
     def ensure_answering(self, topology: str) -> None:
-        """Return if it answers and lets us in, for ``topology``; asked before anything that takes long."""
+        """Return if it answers and grants access, for ``topology``; called before long operations."""
         ...
 
     def lead(self, topology: str, address: str = "") -> RecordStore:
@@ -49,20 +52,21 @@ class Coordination(Protocol):
 
         Args:
             topology: its name.
-            address: the URL at which this process answers requests, for those who look for the leader.
+            address: the URL of this process's HTTP server, for processes that look for the leader.
 
         Raises:
-            FencedError: another leader is there, and did not end in the time that a crashed one needs to.
+            FencedError: another process leads, and did not end in the time after which a crashed one would be gone.
         """
         ...
 
     def stand_by(self, candidate: Candidate, take_over: Callable[[RecordStore], T]) -> T | None:
-        """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before.
+        """Lead as soon as no other process does, without time limit; return None if ``candidate`` was withdrawn before.
 
         Args:
-            candidate: for which topology.
-            take_over: called with the record once we lead; what it returns is returned. If it raises
-                `CoordinationLost`, it is called again when we lead again. It closes the store that it fails with.
+            candidate: names the topology.
+            take_over: called with the record store once this process leads; its result is returned. If it raises
+                `CoordinationLost`, it is called again when this process leads again. It closes the store that it fails
+                with.
         """
         ...
 
@@ -71,15 +75,15 @@ class Coordination(Protocol):
         ...
 
     def describe(self, topology: str) -> TopologyDescription:
-        """Return what is stored about ``topology``, also while it runs.
+        """Return the stored data of ``topology``, also while it runs.
 
         Raises:
-            ConfigError: there is no such topology; names those that there are.
+            ConfigError: there is no such topology; names the existing ones.
         """
         ...
 
     def wish(self, topology: str, wish: Wish) -> None:
-        """Leave ``wish`` for whoever leads ``topology``; if nobody does, for the next leader.
+        """Store ``wish`` for the leader of ``topology``; if no process leads, for the next leader.
 
         Once it is carried out, its outcome is in the record.
 
@@ -89,15 +93,13 @@ class Coordination(Protocol):
         ...
 
     def reset(self, topology: str) -> TopologyIdentity:
-        """Forget the record and the wishes of ``topology``, so that its next start is the first of a new incarnation.
+        """Delete the record and the wishes of ``topology``, so that its next start begins a new incarnation.
 
-        Returns who it is then.
-
-        The record need not be readable. Epochs go on, so that tokens in sinks stay in order; what an earlier leader may
-        still send can't land any more.
+        Return its new identity. The record need not be readable. Epochs continue, so that tokens in sinks stay in
+        order; late writes of an earlier leader are refused.
 
         Raises:
-            FencedError: somebody leads the topology.
+            FencedError: a process leads the topology.
             ConfigError: there is no such topology.
         """
         ...

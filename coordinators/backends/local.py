@@ -33,11 +33,11 @@ LOOK_AGAIN_SECONDS = 1.0
 
 @define(eq=False)
 class LocalCoordination:
-    """Coordinates topologies in memory: what they store is kept for as long as this object is.
+    """Coordinates topologies in memory: their data are kept as long as this object exists.
 
-    A topology that is started with the same object again goes on where it was, as it would with ZooKeeper; so do its
-    windows, whose rows wait in files of this object's where ``state_dir`` names no other place. Any thread may use it;
-    it takes no part in what other processes do.
+    A topology that is started again with the same object continues where it was, as it would with ZooKeeper. So do its
+    windows: their waiting rows are in files of this object, unless ``state_dir`` is set. Any thread may use it; it is
+    not visible to other processes.
     """
 
     place: str = field(factory=lambda: f"memory {uuid4().hex[:8]}", init=False)
@@ -50,20 +50,20 @@ class LocalCoordination:
         weakref.finalize(self, shutil.rmtree, self.state_dir, ignore_errors=True)
 
     def ensure_answering(self, topology: str) -> None:
-        """Return at once: memory answers."""
+        """Return at once: memory always answers."""
 
     def lead(self, topology: str, address: str = "") -> RecordStore:
         """Lead ``topology`` from now on; every earlier leadership is fenced.
 
-        ``address`` is the URL at which this process answers requests.
+        ``address`` is the URL of this process's HTTP server.
 
         Raises:
-            FencedError: it is led here, and nothing in memory ends by waiting.
+            FencedError: it is led in this process already; this can't change by waiting.
         """
         return self._elected(Candidate(topology, patience=0.0, address=address))
 
     def stand_by(self, candidate: Candidate, take_over: Callable[[RecordStore], T]) -> T | None:
-        """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before."""
+        """Lead as soon as no other process does, without limit; return None if ``candidate`` was withdrawn before."""
         with suppress(Withdrawn):
             while True:
                 try:
@@ -73,9 +73,9 @@ class LocalCoordination:
         return None
 
     def expire(self, topology: str) -> None:
-        """End the leadership of ``topology``, without a word to whoever leads, as if it had crashed or were cut off.
+        """End the leadership of ``topology`` without notice to its leader, as if it had crashed or lost its connection.
 
-        What it still writes is refused, and the next one can lead.
+        Its later writes are refused, and another process can lead.
         """
         with self._lock:
             self._known(topology).end()
@@ -86,12 +86,12 @@ class LocalCoordination:
             return sorted(self._topologies)
 
     def describe(self, topology: str) -> TopologyDescription:
-        """Return what is stored about ``topology``, also while it runs."""
+        """Return the stored data of ``topology``, also while it runs."""
         with self._lock:
             return self._known(topology).described()
 
     def wish(self, topology: str, wish: Wish) -> None:
-        """Leave ``wish`` for whoever leads ``topology``; if nobody does, for the next leader.
+        """Store ``wish`` for the leader of ``topology``; if no process leads, for the next leader.
 
         Raises:
             ConfigError: there is no such topology.
@@ -100,10 +100,10 @@ class LocalCoordination:
             self._known(topology).kept.wish(wish)
 
     def reset(self, topology: str) -> TopologyIdentity:
-        """Forget the record of ``topology``, so that its next start is the first of a new incarnation; return that.
+        """Delete the record of ``topology``, so that its next start begins a new incarnation; return its new identity.
 
         Raises:
-            FencedError: somebody leads the topology.
+            FencedError: a process leads the topology.
             ConfigError: there is no such topology.
         """
         with self._lock:
@@ -128,13 +128,13 @@ class LocalCoordination:
 
 @define(eq=False)
 class _Topology:
-    """One topology. Whoever uses it holds the lock of its coordination.
+    """One topology. All callers hold the lock of its coordination.
 
     Attributes:
-        kept: what outlives a leadership.
-        leader: who leads; None if nobody does.
-        store: its record, in the hands of who leads or did last.
-        candidates: who is to be woken when ``leader`` ends.
+        kept: the data that outlive a leadership.
+        leader: the current leader; None if no process leads.
+        store: the record store of the current or last leadership.
+        candidates: to be woken when ``leader`` ends.
     """
 
     kept: InMemoryCoordination
@@ -144,11 +144,11 @@ class _Topology:
 
     @classmethod
     def named(cls, name: str) -> _Topology:
-        """Make a new one."""
+        """Return a new topology."""
         return cls(InMemoryCoordination(TopologyIdentity(name, str(uuid4()), 1)))
 
     def led(self, lock: threading.RLock, address: str) -> LocalRecordStore:
-        """Make a new leadership, which answers requests at ``address``."""
+        """Begin a new leadership, with the URL ``address``."""
         self.leader = Leader(address=address)
         epoch = self.kept.acquire().epoch
         self.store = LocalRecordStore(
@@ -158,14 +158,14 @@ class _Topology:
         return self.store
 
     def end(self) -> None:
-        """End the leadership: nobody leads it any more."""
+        """End the leadership: no process leads any more."""
         self.leader = self.store = self.kept.changed = None
         for candidate in self.candidates:
             candidate.wake()
         self.candidates.clear()
 
     def described(self) -> TopologyDescription:
-        """Return what an operator sees of it."""
+        """Return the operator's view of it."""
         kept = self.kept
         record = InMemoryRecordStore(kept, kept.epoch).read()
         return TopologyDescription(
@@ -177,11 +177,12 @@ class _Topology:
         )
 
     def reset(self) -> TopologyIdentity:
-        """Begin a new incarnation, with nothing in common with the earlier one but the number of the last epoch."""
+        """Begin a new incarnation, which keeps nothing of the earlier one except the number of the last epoch."""
         before = self.kept.identity
         if self.leader is not None:
             raise FencedError(
-                f"topology {before.name!r} was not reset: {self.leader} leads it; stop it first, then try again",
+                f"topology {before.name!r} was not reset: {self.leader} leads it. To fix this: stop it first, then try "
+                f"again",
                 topology=before.name,
             )
         after = evolve(before, incarnation=before.incarnation + 1)
@@ -197,12 +198,10 @@ class LocalRecordStore(InMemoryRecordStore):
     _lock: threading.RLock
 
     def write(self, record: CoordinatorRecord) -> None:
-        """Replace the record, if we still lead."""
         with self._lock:
             super().write(record)
 
     def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
-        """Return what operators have wished and nobody carried out."""
         with self._lock:
             return super().wishes(changed)
 
@@ -217,12 +216,11 @@ class LocalRecordStore(InMemoryRecordStore):
             super().ensure_leading()
             if self._topology.store is not self:
                 raise CoordinationLost(
-                    f"topology {self.identity.name!r}: epoch {self.epoch} is over, nobody leads now",
+                    f"topology {self.identity.name!r}: epoch {self.epoch} is over, no process leads now",
                     topology=self.identity.name,
                 )
 
     def explain_loss(self, lost: CoordinationLost) -> TridentError:
-        """Return what ``lost`` turns out to be: `FencedError` if somebody else leads now."""
         try:
             super().ensure_leading()
         except FencedError as error:
@@ -230,7 +228,6 @@ class LocalRecordStore(InMemoryRecordStore):
         return lost
 
     def close(self) -> None:
-        """Give up leadership, so that the next one need not wait. Never raises."""
         with self._lock:
             if self._topology.store is self:
                 self._topology.end()

@@ -1,1 +1,1 @@
-"""What each batch consists of, when it may start, and when a failed one is tried again."""
+"""Definitions of batches, their admission, and the retries of those that failed."""

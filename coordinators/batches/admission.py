@@ -1,7 +1,7 @@
-"""Admission: which transactions may start at a moment, what is asked for next, and when the next one is due.
+"""Admission: the transactions that may start at a moment, the next definitions to ask for, and the next moment to act.
 
-A transaction starts with what the spouts have defined. Where a window by time ends before they have anything, an empty
-one starts, in which no spout has a part: so the window closes on time, input or none.
+A transaction starts with the definitions of the spouts. If a time window ends before any spout has input, an empty
+transaction starts, in which no spout has a part. So the window closes on time, with or without input.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Admission:
     """Decides for one leadership. Pure: clocks are arguments.
 
     Attributes:
-        machine: is only looked at.
-        numbers: which transactions are empty, of all that were attempted.
+        machine: the state machine; only read.
+        numbers: the numbers of all attempted transactions; empty ones have none.
         batch_interval: seconds between two new batches, at least; an operator may wish for more.
     """
 
@@ -41,10 +41,10 @@ class Admission:
     _empty: int | None = field(default=None, init=False)  # the transaction that starts now without a definition
 
     def ready(self, now: float, window_at: int | None) -> list[int]:
-        """Return the transactions that may be admitted now, lowest first; all of them will be, unless there is a pause.
+        """Return the transactions to admit now, lowest first; all of them will be admitted, unless there is a pause.
 
-        ``window_at`` is when the next window by time ends, as `BatchStreams.next_window_at` says; it holds until the
-        next call, since whatever changes it is followed by a turn.
+        ``window_at`` is when the next time window ends, as `BatchStreams.next_window_at` returns it. It is valid until
+        the next call, because a turn follows every change of it.
         """
         self._window_at, self._empty, idle = window_at, None, self._idle
         if not idle:
@@ -57,7 +57,7 @@ class Admission:
         return ready if self._empty is None else [*ready, self._empty]
 
     def _defined(self, idle: range, now: float) -> Iterator[int]:
-        """Give the first of ``idle``, as far as it is known of each what it consists of, or that it is empty."""
+        """Yield the first transactions of ``idle``, as long as each has a definition or is known to be empty."""
         one_new = self._interval > 0
         defined = set(self.definitions.startable(now, self._number_held_until, one_new=one_new))
         for txid in idle:
@@ -67,7 +67,7 @@ class Admission:
             yield txid
 
     def admit(self, txid: int, now: float, wall: float) -> None:
-        """Start an attempt of ``txid``; its first one binds it to a number, or to none, and fixes its time."""
+        """Start an attempt of ``txid``. The first attempt fixes its time, and its number or that it is empty."""
         is_held = self.times.is_fixed_from(self.machine.current_txid) or self._window_at is not None
         self.times.fix(txid, now, wall, is_held=is_held)
         if txid == self._empty:
@@ -81,17 +81,17 @@ class Admission:
         self.definitions.admit(number)
 
     def asks(self, now: float) -> Iterator[tuple[str, Ask]]:
-        """Give whom to ask for definitions now."""
+        """Yield the spouts to ask for definitions now, with the questions."""
         frontier = self.definitions.frontier
         if not self._may_define(frontier) or now < self._number_held_until(frontier):
             return
-        # With an interval, each new batch has a moment of its own.
+        # With an interval, each new batch is defined by itself, at its moment.
         upto = frontier if self._interval else self.numbers.upto(self._definable_upto)
         for spout, ask in self.definitions.asks(now, upto):
             yield spout, evolve(ask, numbers=self.numbers, max_batch=self.machine.standing.rate.max_batch)
 
     def moments(self) -> Iterator[float]:
-        """Give when something may start, or has to be asked for, by the monotonic clock."""
+        """Yield the moments at which a transaction may start or a spout must be asked, by the monotonic clock."""
         for txid in self._idle[:1]:
             number = self.numbers.of(txid)
             if number is None:
@@ -105,11 +105,11 @@ class Admission:
             yield max(ask_at, self._number_held_until(frontier))
 
     def first_number(self, txid: int) -> int:
-        """Return the number of ``txid``, or of the first transaction behind it that has one."""
+        """Return the number of ``txid``, or of the first transaction after it that has one."""
         return self.numbers.upto(txid - 1) + 1
 
     def metadata(self, txid: int) -> dict[str, Json]:
-        """Return what ``txid`` consists of, by spout; of an empty one nothing."""
+        """Return the metadata of ``txid``, by spout; of an empty one none."""
         number = self.numbers.of(txid)
         return {} if number is None else self.definitions.metadata(number)
 
@@ -123,14 +123,14 @@ class Admission:
 
     @property
     def _definable_upto(self) -> int:
-        # One beyond the window: so that it can start in the very write that closes the lowest transaction.
+        # One beyond the window: so that it can start in the same write that closes the lowest transaction.
         return self.machine.window.stop if self.machine.takes_new else self.machine.admissible.stop - 1
 
     def _is_unbound(self, txid: int) -> bool:
         return txid not in self.machine.attempt_ids
 
     def _waits_for_window(self, txid: int, window_at: int) -> bool:
-        """Tell whether ``txid`` starts empty when the window ends: no transaction on its way lets it fire."""
+        """Return true if ``txid`` starts empty when the window ends: no transaction in progress lets it fire."""
         is_given_up = self.failures.held_until(txid) == math.inf
         is_covered = self.times.is_covered(window_at, self.machine.current_txid)
         return self._is_unbound(txid) and not is_given_up and not is_covered

@@ -1,4 +1,8 @@
-"""Definitions: what is known about every transaction, and whom to ask next, for all spouts of a topology."""
+"""Definitions of transactions, and the questions to spouts that lead to them.
+
+`Definitions` stores the metadata of every transaction by spout (`Definition`, `SpoutPart`), and decides which spout to
+ask next. The classes `SpoutInquiry` and `Inquiries` track the open question to each spout and its polling interval.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +23,29 @@ class Stage(IntEnum):
     """How far a transaction has come. No transaction is further than the one before it."""
 
     OPEN = 0
-    """A spout has to be asked for it, or the one before it is open."""
+    """A spout must be asked for it, or the transaction before it is open."""
 
     DEFINED = 1
-    """The parts of all spouts stand: an attempt may start."""
+    """The parts of all spouts are defined: an attempt may start."""
 
     ATTEMPTED = 2
     """An attempt is live."""
 
     CLOSED = 3
-    """It is committed."""
+    """The transaction is committed."""
 
 
 @define(kw_only=True)
 class SpoutPart:
-    """What one spout has said about a transaction.
+    """A spout's part of a transaction.
 
     Attributes:
-        metadata: what it consists of.
-        bytes: how long ``metadata`` was as JSON when the spout returned it; 0: a record has it.
-        moves: the cursors that move when its first attempt starts; None: that has been, so the part is durable.
-        stands: the next attempt goes by it. Otherwise the spout is asked again, and is told ``metadata``.
+        metadata: the definition that the spout returned.
+        bytes: the length of ``metadata`` as JSON when the spout returned it; 0: it was read from a record.
+        moves: the cursors that move when the first attempt starts; None: they have moved, so the part is durable.
+        stands: whether the next attempt uses it unchanged; otherwise the spout is asked again, with ``metadata``.
         resolved: the cursors that move when the live attempt is closed.
-        fingerprint: what the rows of an attempt were, where the spout has promised the same.
+        fingerprint: of the rows of an attempt, if the spout has promised the same rows for every attempt.
     """
 
     metadata: Json
@@ -53,55 +57,55 @@ class SpoutPart:
 
     @property
     def was_attempted(self) -> bool:
-        """Whether an attempt was ever made with it, by whatever leader."""
+        """Whether any leader ever made an attempt with it."""
         return self.moves is None
 
 
 @define
 class Definition:
-    """All that is known about what a transaction consists of; ``parts`` are by spout."""
+    """The definition of a transaction: the ``parts`` by spout, and its stage."""
 
     parts: dict[str, SpoutPart] = field(factory=dict)
     stage: Stage = Stage.OPEN
 
     @property
     def is_new(self) -> bool:
-        """Whether no attempt was ever made of it, by whatever leader."""
+        """Whether no leader ever made an attempt of it."""
         return self.stage < Stage.ATTEMPTED and not any(part.was_attempted for part in self.parts.values())
 
     @property
     def metadata(self) -> dict[str, Json]:
-        """What each spout's part consists of."""
+        """The metadata of each spout's part."""
         return {spout: part.metadata for spout, part in self.parts.items()}
 
     @property
     def attempted_metadata(self) -> dict[str, Json]:
-        """What the parts consist of with which an attempt was made."""
+        """The metadata of the parts with which an attempt was made."""
         return {spout: part.metadata for spout, part in self.parts.items() if part.was_attempted}
 
     @property
     def fingerprints(self) -> dict[str, Fingerprint]:
-        """What the rows of an attempt were, of the parts where that is known."""
+        """The known fingerprints of the rows of an attempt, by spout."""
         return {spout: part.fingerprint for spout, part in self.parts.items() if part.fingerprint is not None}
 
     @property
     def bytes(self) -> int:
-        """How much there is to store of it."""
+        """How many bytes of metadata there are to store."""
         return sum(part.bytes for part in self.parts.values())
 
     def stands_for(self, spouts: Collection[str]) -> bool:
-        """Tell whether none of ``spouts`` has to be asked."""
+        """Return true if none of ``spouts`` must be asked."""
         return all(spout in self.parts and self.parts[spout].stands for spout in spouts)
 
     def reopen(self, exact: Collection[str]) -> None:
-        """Ask for it again, but for what one of the ``exact`` spouts has said and no attempt was made of."""
+        """Reopen it: every part must be asked for again, except unattempted parts of ``exact`` spouts."""
         self.stage = Stage.OPEN
         for spout, part in self.parts.items():
             part.resolved = {}
             part.stands = spout in exact and not part.was_attempted
 
     def check(self, spouts: Collection[str], exact: Collection[str]) -> None:
-        """Assert what holds between any two transitions."""
+        """Assert the invariants of this definition."""
         parts = self.parts.items()
         if self.stage in (Stage.DEFINED, Stage.ATTEMPTED):
             assert self.stands_for(spouts), f"a spout has to be asked, and it is {self.stage.name}: {self}"
@@ -116,27 +120,27 @@ class Definition:
                 assert part.stands, f"spout {spout!r} says a thing once, and would be asked again: {self}"
 
     def check_behind(self, before: Definition, number: int) -> None:
-        """Assert what holds between this transaction, ``number``, and the one before it."""
+        """Assert the invariants between this transaction, ``number``, and the one before it."""
         assert before.stage >= self.stage, f"{number} is ahead of the one before it: {before}, {self}"
         is_next = before.stage is Stage.CLOSED or not before.is_new or self.is_new
         assert is_next, f"{number} was attempted, and the one before it never: {before}, {self}"
 
 
 POLL_MIN_SECONDS, POLL_MAX_SECONDS = 0.002, 0.05
-"""Until a spout that was not ready is asked again: doubles from the first to the second."""
+"""Seconds until a spout that was not ready is asked again: doubles from the first to the second."""
 
 
 @define
 class SpoutInquiry:
-    """Where the asking of one spout for the frontier stands; it has at most one open ask.
+    """The state of asking one spout for the frontier; it has at most one open ask.
 
     Attributes:
-        asked: the open ask; None: there is none.
+        asked: the open ask; None: no ask is open.
         refused: the number of the last ask that was answered by `NotReady`; 0: none was, at this frontier.
-        ask_again_at: not before this moment.
+        ask_again_at: the moment before which the spout is not asked again.
         wait: seconds until a spout that is not ready now is asked again.
-        backing_off: its coordinator raised, and nobody may ask before ``ask_again_at``.
-        is_stale: the open ask was put before an earlier transaction had to be defined again.
+        backing_off: its coordinator raised, and must not be asked before ``ask_again_at``.
+        is_stale: the open ask was made before an earlier transaction had to be defined again.
     """
 
     asked: Ask | None = None
@@ -147,34 +151,37 @@ class SpoutInquiry:
     is_stale: bool = False
 
     def is_due(self, now: float, *, definite: bool) -> bool:
-        """Tell whether to ask now; where another spout has something, only an error makes this one wait."""
+        """Return true if the spout is to be asked now.
+
+        ``definite``: another spout has input for the frontier. Then only an error makes this spout wait.
+        """
         is_held = self.ask_again_at > now and (self.backing_off or not definite)
         return self.asked is None and not is_held
 
     def is_awaited(self, ask: int) -> bool:
-        """Tell whether the answer to ``ask`` is the one that is waited for."""
+        """Return true if ``ask`` is the open ask, and its answer is still valid."""
         return self.asked is not None and self.asked.number == ask and not self.is_stale
 
     def close(self, ask: int) -> bool:
-        """End the open ask, if it is ``ask``, and return whether it was."""
+        """Close the open ask if it is ``ask``; return true if it was."""
         if self.asked is None or self.asked.number != ask:
             return False
         self.asked, self.backing_off, self.is_stale = None, False, False
         return True
 
     def poll_later(self, answer: NotReady, now: float) -> None:
-        """Ask again a little later; each time in a row the wait doubles, up to `POLL_MAX_SECONDS`."""
+        """Schedule the next ask; each time in a row the wait doubles, up to `POLL_MAX_SECONDS`."""
         if not answer.is_pending:
             self.refused = answer.ask
         self.ask_again_at = now + self.wait
         self.wait = min(POLL_MAX_SECONDS, self.wait * 2)
 
     def back_off(self, until: float) -> None:
-        """Ask again at ``until``, whatever happens meanwhile."""
+        """Schedule the next ask at ``until``, and don't ask before."""
         self.ask_again_at, self.backing_off = until, True
 
     def begin(self) -> None:
-        """Begin with another frontier. An open ask keeps its number, so that its answer is known when it comes."""
+        """Reset for a new frontier. An open ask keeps its number, so that its answer is recognized when it arrives."""
         self.refused, self.wait, self.ask_again_at, self.backing_off = 0, POLL_MIN_SECONDS, 0.0, False
 
 
@@ -192,7 +199,7 @@ class Inquiries:
 
     @classmethod
     def of(cls, spouts: Iterable[str]) -> Inquiries:
-        """Make one for each of ``spouts``; nobody has been asked."""
+        """Return one inquiry for each of ``spouts``; no spout has been asked."""
         return cls({spout: SpoutInquiry() for spout in spouts})
 
     def next_number(self) -> int:
@@ -201,7 +208,7 @@ class Inquiries:
         return self.asked
 
     def due(self, now: float, *, definite: bool) -> Iterator[str]:
-        """Give the spouts that may be asked at this moment."""
+        """Yield the spouts that may be asked at this moment."""
         for spout, inquiry in self.by_spout.items():
             if inquiry.is_due(now, definite=definite):
                 yield spout
@@ -213,49 +220,49 @@ class Inquiries:
 
     @property
     def unready(self) -> tuple[str, ...]:
-        """The spouts that have answered at this frontier that they have nothing."""
+        """The spouts that have answered at this frontier that they have no input."""
         return tuple(spout for spout, inquiry in self.by_spout.items() if inquiry.refused)
 
     def refused_since(self, ask: int) -> bool:
-        """Tell whether every spout, asked after ``ask``, was not ready."""
+        """Return true if every spout, asked after ``ask``, was not ready."""
         return all(inquiry.refused > ask for inquiry in self.by_spout.values())
 
     def ask_now(self) -> None:
-        """Don't wait for the next poll: somebody wants to know whether there is anything left."""
+        """Make every spout due now, except those that back off after an error: a caller waits for idleness."""
         for inquiry in self.by_spout.values():
             if not inquiry.backing_off:
                 inquiry.ask_again_at = 0.0
 
     def begin(self) -> None:
-        """Begin with another frontier."""
+        """Reset all inquiries for a new frontier."""
         for inquiry in self.by_spout.values():
             inquiry.begin()
 
     def outdate(self, spouts: Iterable[str]) -> None:
-        """Have the open asks of ``spouts`` count no more: what they were told is no longer so."""
+        """Invalidate the open asks of ``spouts``, because the metadata that they contain has changed."""
         for spout in spouts:
             inquiry = self.by_spout[spout]
             inquiry.is_stale = inquiry.asked is not None
 
 
 ADMITTED_BYTES_MAX = 512 * 1024
-"""New definitions admitted in one turn: with the positions that move, about what fits into one write."""
+"""The size of the new definitions admitted in one turn. With the moved cursors, this about fits into one write."""
 
 
 @define
 class Definitions:
-    """What is known about every transaction, and whom to ask next. Pure: time is an argument.
+    """Every transaction's definition, and the next spouts to ask. Pure: time is an argument.
 
-    A transaction is ready when any spout is; then the others define it too, perhaps as nothing. All of it goes by the
-    numbers of transactions, as spouts do, who call them txids.
+    A transaction is ready when any spout is; then the others define it too, perhaps as empty. All methods use
+    numbers of transactions, which spouts call txids.
 
     Attributes:
-        exact: the spouts whose definitions stand; those of others depend on the one before, and are asked for again.
-        cursors: by spout, the positions from which it goes on. A spout that defines its batches moves them with each
-            transaction that is admitted; one that finds out by emitting moves them with each that is closed.
-        frontier: the transaction that is asked for: the lowest that is open.
+        exact: the spouts with final definitions; those of others depend on earlier ones, and are asked for again.
+        cursors: by spout, the positions from which it continues. A spout that defines its batches moves them with each
+            transaction that is admitted. One that finds out by emitting moves them with each that is closed.
+        frontier: the transaction that spouts are asked for: the lowest open one.
         known: definitions by number, from the one before the lowest that is not committed.
-        inquiries: where the asking for the frontier stands.
+        inquiries: the state of asking for the frontier.
     """
 
     spouts: tuple[str, ...]
@@ -271,7 +278,7 @@ class Definitions:
 
     @classmethod
     def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
-        """Make the definitions that ``record`` knows."""
+        """Return the definitions that ``record`` contains."""
         frontier = record.numbers.upto(record.current_txid - 1) + 1
         return cls(
             spouts,
@@ -285,39 +292,39 @@ class Definitions:
         )
 
     def is_new(self, number: int) -> bool:
-        """Tell whether no attempt of ``number`` was ever made."""
+        """Return true if no attempt of ``number`` was ever made."""
         return number not in self.known or self.known[number].is_new
 
     def is_defined(self, number: int) -> bool:
-        """Tell whether an attempt of ``number`` may start now, as far as the spouts are concerned."""
+        """Return true if an attempt of ``number`` may start now, as far as the spouts are concerned."""
         return number in self.known and self.known[number].stage is Stage.DEFINED
 
     def metadata(self, number: int) -> dict[str, Json]:
-        """Return what ``number`` consists of, by spout."""
+        """Return the metadata of ``number``, by spout."""
         return self.known[number].metadata
 
     # --- what is durable ----------------------------------------------------------------------------------------------
 
     @property
     def stored_metadata(self) -> dict[int, dict[str, Json]]:
-        """The metadata of all that was attempted, by number, then by spout."""
+        """The metadata of all attempted transactions, by number, then by spout."""
         return {number: each.attempted_metadata for number, each in self.known.items() if not each.is_new}
 
     @property
     def stored_fingerprints(self) -> dict[int, dict[str, Fingerprint]]:
-        """What the rows of attempts were of transactions that are not closed, by number, then by spout."""
+        """The fingerprints of attempted transactions that are not closed, by number, then by spout."""
         seen = {number: each.fingerprints for number, each in self.known.items() if each.stage is not Stage.CLOSED}
         return {number: parts for number, parts in seen.items() if parts}
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def asks(self, now: float, upto: int) -> Iterator[tuple[str, Ask]]:
-        """Give whom to ask now, for the frontier and those behind it; each spout has at most one open ask."""
+        """Yield the asks to send now, by spout, for the frontier and later ones; a spout has at most one open ask."""
         definite = bool(self._parts(self.frontier))
         for spout in self.inquiries.due(now, definite=definite):
             if spout in self._answered:
                 continue
-            # Ahead goes only what stands once it is defined.
+            # Only exact spouts are asked for later transactions, because their definitions stay valid.
             ask = self._ask(spout, upto if spout in self.exact else self.frontier, definite=definite)
             self.inquiries.by_spout[spout].asked = ask
             yield spout, ask
@@ -338,7 +345,7 @@ class Definitions:
         )
 
     def _to_repeat(self, spout: str, upto: int) -> Iterator[Json]:
-        """Give what ``spout`` has said of the frontier and those right behind it, and has to say again."""
+        """Yield the metadata that ``spout`` must return again, for the frontier and the transactions right after it."""
         for number in range(self.frontier, upto + 1):
             part = self._parts(number).get(spout)
             if part is None or part.stands:
@@ -354,11 +361,11 @@ class Definitions:
         return self.inquiries.next_at(set(self.spouts) - self._answered)
 
     def refused_since(self, ask: int) -> bool:
-        """Tell whether every spout, asked after ``ask``, was not ready for the frontier, and none is being asked."""
+        """Return true if every spout, asked after ``ask``, was not ready for the frontier, and none has defined it."""
         return not self._answered.intersection(self.spouts) and self.inquiries.refused_since(ask)
 
     def take_defined(self, message: Defined) -> None:
-        """Take a spout's answer; the transaction is defined when all have answered."""
+        """Record a spout's answer; the transaction is defined when all spouts have answered."""
         inquiry, number, spout = self.inquiries.by_spout[message.spout], message.txid, message.spout
         is_awaited = inquiry.is_awaited(message.ask)
         if not message.more:
@@ -366,7 +373,7 @@ class Definitions:
         parts = self.known.setdefault(number, Definition()).parts
         before = parts.get(spout)
         is_answer = is_awaited and number == self.frontier
-        if is_answer or before is None:  # where nobody waits for it, the spout has used input up for it all the same
+        if is_answer or before is None:  # even if the answer is not awaited, the spout has consumed input for it
             parts[spout] = SpoutPart(
                 metadata=message.metadata,
                 bytes=message.bytes,
@@ -383,13 +390,13 @@ class Definitions:
             self._seek(self.frontier + 1)
 
     def take_not_ready(self, message: NotReady, now: float) -> None:
-        """Take note that a spout has nothing yet; it is asked again a little later."""
+        """Record that a spout has no input yet; it is asked again a little later."""
         inquiry = self.inquiries.by_spout[message.spout]
         if inquiry.close(message.ask) and message.txid == self.frontier:
             inquiry.poll_later(message, now)
 
     def take_failure(self, message: DefinitionFailed, retry_at: float) -> None:
-        """Take note that a spout's coordinator raised; it is asked again at ``retry_at``."""
+        """Record that a spout's coordinator raised; it is asked again at ``retry_at``."""
         inquiry = self.inquiries.by_spout[message.spout]
         if inquiry.close(message.ask) and message.txid == self.frontier:
             inquiry.back_off(retry_at)
@@ -404,12 +411,12 @@ class Definitions:
     # --- attempts -----------------------------------------------------------------------------------------------------
 
     def startable(self, now: float, held_until: Callable[[int], float], *, one_new: bool) -> Iterator[int]:
-        """Give what may be admitted now, in order: as many new transactions as fit into one write, at least one.
+        """Yield the transactions to admit now, in order: as many new ones as fit into one write, at least one.
 
         Args:
-            now: as ``held_until`` has it.
-            held_until: the moment before which a transaction is not admitted, nor any after it.
-            one_new: at most one that is new.
+            now: the moment, by the clock of ``held_until``.
+            held_until: returns the moment before which neither a transaction nor any after it is admitted.
+            one_new: admit at most one new transaction.
         """
         admitted, size = 0, 0
         for number in sorted(filter(self.is_defined, self.known)):
@@ -428,16 +435,16 @@ class Definitions:
         assert definition.stage is Stage.DEFINED, f"an attempt of {number} starts without a definition: {definition}"
         definition.stage = Stage.ATTEMPTED
         for spout, part in definition.parts.items():
-            if part.moves is not None:  # in a replay they have moved before, but for those of a spout that is new since
+            if part.moves is not None:  # a replay moves only the cursors of spouts that were added since
                 self._move_cursors(spout, part.moves)
                 part.moves = None
         self._check(number)
 
     def take_emission(self, topology: str, number: int, message: OffsetsResolved | Fingerprinted) -> None:
-        """Take what the emission of the live attempt has shown: what the transaction consists of, or what its rows are.
+        """Record a result of emitting the live attempt: the final metadata, or the fingerprint of the rows.
 
         Raises:
-            SpoutError: the rows are others than before, and the spout has promised the same.
+            SpoutError: the rows differ from those before, and the spout has promised the same.
         """
         spout = message.spout
         part = self.known[number].parts[spout]
@@ -449,9 +456,9 @@ class Definitions:
         self._check(number)
 
     def go_back(self, number: int) -> None:
-        """Have ``number`` and every later one defined again, with what is known about them.
+        """Reopen ``number`` and every later transaction: spouts must define them again.
 
-        What an exact spout defined for a transaction that was never attempted stands as it is.
+        Spouts receive the known metadata. Definitions of unattempted transactions by exact spouts stay valid.
         """
         for definition in [each for known, each in self.known.items() if known >= number]:
             definition.reopen(self.exact)
@@ -461,7 +468,7 @@ class Definitions:
         self._check_all()
 
     def close_before(self, number: int) -> None:
-        """Close the transactions below ``number``: what their emission moved has moved for good."""
+        """Close the transactions below ``number``, and move the cursors that their emission has resolved."""
         for closed in sorted(known for known in self.known if known < number):
             definition = self.known[closed]
             assert definition.stage >= Stage.ATTEMPTED, f"{closed} is closed without an attempt: {definition}"
@@ -472,7 +479,7 @@ class Definitions:
             self._check(closed)
 
     def forget_before(self, number: int) -> None:
-        """Drop what is known about transactions below ``number``."""
+        """Drop the definitions of transactions below ``number``."""
         self.known = {known: each for known, each in self.known.items() if known >= number}
 
     def _move_cursors(self, spout: str, moved: Mapping[str, Json]) -> None:
@@ -486,7 +493,7 @@ class Definitions:
             self._check(number)
 
     def _check(self, number: int) -> None:
-        """Assert what holds for ``number`` between any two transitions."""
+        """Assert the invariants of ``number``."""
         definition = self.known[number]
         definition.check(self.spouts, self.exact)
         is_open = definition.stage is Stage.OPEN
@@ -504,12 +511,12 @@ def _check_same(topology: str, message: Fingerprinted, before: Fingerprint) -> N
     now = message.fingerprint
     if now.agrees(before):
         return
-    what = f"{now.rows} rows" if now.rows != before.rows else "other rows, as many,"
+    what = f"{now.rows} rows" if now.rows != before.rows else "other rows, but as many,"
     raise SpoutError(
         f"topology {topology!r}, spout {message.spout!r}, transaction {message.attempt.txid}: attempt "
         f"{message.attempt} read {what} where an earlier one read {before.rows} rows, from the same metadata. "
-        f"Nothing of this attempt is committed. A spout with Replay.EXACT must give the same rows again, others "
-        f"declare Replay.OPAQUE; mend the spout, or restore what it reads, and start the topology again",
+        f"Nothing of this attempt is committed. A spout with Replay.EXACT must emit the same rows again. To fix this: "
+        f"correct the spout, restore its source, or declare Replay.OPAQUE, then start the topology again",
         topology=topology,
         attempt=message.attempt,
         spout=message.spout,

@@ -1,7 +1,10 @@
-"""What has gone wrong: who waits for what, what of it is durable, and by which error the topology will end.
+"""Failures of one leadership: retries of batches, waiting for sources, and the error that ends the topology.
 
-A transaction that is given up gets a verdict. It is not tried again, and ends the topology when everything before it is
-committed: what was in flight before it is not lost.
+`SourcePatience` waits for unreachable sources, `Retries` counts failures by transaction, and `Failures` combines both
+and decides.
+
+A transaction that will not be retried gets a verdict: the error that ends the topology once every transaction before it
+is committed. So earlier transactions in progress are not lost.
 """
 
 from __future__ import annotations
@@ -32,22 +35,22 @@ log = logging.getLogger(__name__)
 
 
 WAIT_SECONDS_MAX = 30.0
-"""Between two tries, at most."""
+"""The longest wait between two tries, in seconds."""
 
 
 @define
 class SourceWait:
-    """One spout whose source can't be reached.
+    """The wait for a spout with an unreachable source.
 
     Attributes:
         txid: the transaction that waits for it.
-        cause: what was raised last.
-        tries: how often it was tried in vain.
+        cause: the last exception.
+        tries: the number of failed tries.
         began: the monotonic clock at the first of them.
-        until: when it is tried again.
-        since: when it was tried first, seconds since 1970; shown, never compared.
-        last: when it was tried last, likewise.
-        is_asking: whether its coordinator couldn't define the batch; otherwise its emitter or tasks couldn't read it.
+        until: when the next try is due.
+        since: when the first try was made, seconds since 1970; shown, never compared.
+        last: when the last try was made, likewise.
+        is_asking: whether the coordinator couldn't define the batch; otherwise its emitter or tasks couldn't read it.
     """
 
     txid: int
@@ -60,7 +63,7 @@ class SourceWait:
     is_asking: bool
 
     def status(self, spout: str) -> SourceStatus:
-        """Return what everybody else is told of it."""
+        """Return the public status of this wait."""
         return SourceStatus(
             spout=spout, txid=self.txid, cause=self.cause, tries=self.tries, since=self.since, last=self.last
         )
@@ -68,12 +71,12 @@ class SourceWait:
 
 @define
 class SourcePatience:
-    """How long each source has been waited for. Pure: time is an argument.
+    """Waits for unreachable sources. Pure: time is an argument.
 
     Attributes:
-        seconds: how long at most; None: without end.
+        seconds: the longest wait for one source; None: no limit.
         backoff: seconds before the second try; doubles with each further one.
-        waits: by spout.
+        waits: the current waits, by spout.
     """
 
     seconds: float | None = None
@@ -83,7 +86,7 @@ class SourcePatience:
     def failed(
         self, spout: str, txid: int, cause: BaseException, now: float, wall: float, *, is_asking: bool
     ) -> SourceWait:
-        """Take note that the source of ``spout`` could not be reached; returns until when it is waited for."""
+        """Record that the source of ``spout`` could not be reached; return the wait, with the time of the next try."""
         before = self.waits.get(spout)
         tries = before.tries + 1 if before else 1
         began = before.began if before else now
@@ -104,13 +107,13 @@ class SourcePatience:
         return wait
 
     def verdict(self, topology: str, spout: str, now: float) -> SpoutError | None:
-        """Return the error that ends the topology, where ``spout`` was waited for long enough."""
+        """Return the error that ends the topology if the wait for ``spout`` has reached its limit, else None."""
         wait = self.waits[spout]
         if self.seconds is None or now < wait.began + self.seconds:
             return None
         return SpoutError(
             f"topology {topology!r}, spout {spout!r}: the source could not be asked for {now - wait.began:.0f} s "
-            f"({wait.tries} tries, last: {wait.cause}); start again when it is there",
+            f"({wait.tries} tries, last: {wait.cause}). To fix this: start again when the source can be reached",
             topology=topology,
             txid=wait.txid,
             spout=spout,
@@ -123,19 +126,16 @@ class SourcePatience:
         )
 
     def answered(self, spout: str) -> SourceWait | None:
-        """Take note that the coordinator of ``spout`` has answered; returns what was waited for, if that was it."""
+        """Record that the coordinator of ``spout`` has answered; return the wait that this ends, if any."""
         wait = self.waits.get(spout)
         return self.waits.pop(spout) if wait and wait.is_asking else None
 
     def make_room(self, txid: int) -> None:
-        """Make room for an empty transaction ``txid``.
-
-        What is known as that, and each later one, is the one after it.
-        """
+        """Renumber waits at ``txid`` and above by one, because an empty transaction is inserted at ``txid``."""
         self.waits = {spout: evolve(wait, txid=wait.txid + (wait.txid >= txid)) for spout, wait in self.waits.items()}
 
     def read(self, txid: int) -> None:
-        """Take note that the batch of ``txid`` could be read."""
+        """Record that the batch of ``txid`` could be read."""
         for spout in [spout for spout, wait in self.waits.items() if wait.txid == txid and not wait.is_asking]:
             del self.waits[spout]
 
@@ -148,10 +148,11 @@ class Retries:
     """Failures by txid. Pure: time is an argument.
 
     Attributes:
-        attempts: failures by the batch's own code after which it is given up. Others back off for ever.
+        attempts: how many failures by the batch's own code are allowed before the transaction is abandoned. Other
+            failures are retried for ever, with backoff.
         backoff: seconds before the first replay; doubles with each further one.
         backoff_max: the longest wait in seconds.
-        known: the failures of transactions that are not committed, as the record keeps them.
+        known: the failures of transactions that are not committed, as the record stores them.
     """
 
     attempts: int = 5
@@ -162,7 +163,7 @@ class Retries:
     _held_until: dict[int, float] = field(factory=dict, init=False)
 
     def restore(self, failures: Mapping[int, Failure]) -> None:
-        """Go on from what an earlier leader has counted; a transaction that was given up gets one more try."""
+        """Restore an earlier leader's counts; an abandoned transaction gets one more try."""
         self.known = {
             txid: evolve(failure, count=min(failure.count, self.attempts - 1)) for txid, failure in failures.items()
         }
@@ -170,7 +171,7 @@ class Retries:
     def failed(
         self, attempt: TransactionAttempt, cause: BaseException, *, counts: bool, now: float, wall: float
     ) -> float | None:
-        """Note a failure; returns the seconds to wait, or None if the transaction has failed too often."""
+        """Record a failure; return the seconds to wait, or None if the transaction has failed too often."""
         txid, before = attempt.txid, self.known.get(attempt.txid)
         self._here[txid] = self._here.get(txid, 0) + 1
         count = (before.count if before else 0) + counts
@@ -190,7 +191,7 @@ class Retries:
 
     @property
     def causes(self) -> dict[int, str]:
-        """Why transactions have failed that are not committed, by txid; any thread may ask."""
+        """The causes of failure of transactions that are not committed, by txid; any thread may read it."""
         return {txid: failure.cause for txid, failure in dict(self.known).items()}
 
     def held_until(self, txid: int) -> float:
@@ -203,10 +204,7 @@ class Retries:
         return failure.tries if failure else 0
 
     def make_room(self, txid: int) -> None:
-        """Make room for an empty transaction ``txid``.
-
-        What is known as that, and each later one, is the one after it.
-        """
+        """Renumber failures at ``txid`` and above by one, because an empty transaction is inserted at ``txid``."""
         self.known = _shifted(self.known, txid)
         self._here = _shifted(self._here, txid)
         self._held_until = _shifted(self._held_until, txid)
@@ -223,12 +221,12 @@ def _shifted(by_txid: Mapping[int, V], first: int) -> dict[int, V]:
 
 
 DEFINITION = -1
-"""In the place of an attempt id: no attempt failed, the transaction could not be defined."""
+"""Used instead of an attempt id if no attempt failed, but the transaction could not be defined."""
 
 
 @define(kw_only=True)
 class Failures:
-    """The failures of one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day."""
+    """The failures of one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day, in seconds."""
 
     topology: str
     retries: Retries
@@ -239,7 +237,7 @@ class Failures:
 
     @classmethod
     def restored(cls, topology: str, record: CoordinatorRecord, settings: LeadershipSettings) -> Self:
-        """Go on from what an earlier leader has noted; a source that it waited for may be there by now."""
+        """Restore an earlier leader's failures, but not its waits for sources, which may be reachable by now."""
         retries = Retries(settings.attempts, settings.backoff, settings.backoff_max)
         retries.restore(
             {
@@ -252,11 +250,11 @@ class Failures:
         return cls(topology=topology, retries=retries, patience=patience, store_patience=settings.store_patience)
 
     def attempt_failed(self, failed: Failed, now: float, wall: float) -> None:
-        """Take note that a live attempt has failed.
+        """Record that a live attempt has failed.
 
         Raises:
-            FencedError: somebody else leads.
-            CoordinationLost: we may not lead any more.
+            FencedError: another process leads.
+            CoordinationLost: this process may not lead any more.
         """
         attempt, cause = failed.attempt, failed.cause
         if isinstance(cause, TridentError):
@@ -283,7 +281,7 @@ class Failures:
             log.warning("topology %s: %s failed, next try in %.1f s: %s", self.topology, attempt, wait, said)
 
     def definition_failed(self, failed: DefinitionFailed, now: float, wall: float) -> float:
-        """Take note that a coordinator has raised; returns when it is asked again."""
+        """Record that a coordinator has raised; return when it is asked again."""
         attempt = TransactionAttempt(failed.txid, DEFINITION)
         if not isinstance(failed.cause, TridentError):
             return self._wait(failed.spout, attempt, failed.cause, now, wall)
@@ -292,19 +290,19 @@ class Failures:
         return math.inf
 
     def answered(self, spout: str, now: float) -> None:
-        """Take note that the coordinator of ``spout`` has answered."""
+        """Record that the coordinator of ``spout`` has answered."""
         wait = self.patience.answered(spout)
         if wait is not None:
             log.warning("topology %s: spout %r answers again, after %.0f s", self.topology, spout, now - wait.began)
 
     def held_until(self, txid: int) -> float:
-        """Return the moment before which ``txid`` is neither defined nor emitted; infinite where it is given up."""
+        """Return the moment before which ``txid`` is neither defined nor emitted; infinite if it is abandoned."""
         if txid in self._verdicts:
             return math.inf
         return max(self.retries.held_until(txid), self.patience.held_until(txid))
 
     def read(self, txid: int) -> None:
-        """Take note that the batch of ``txid`` was processed."""
+        """Record that the batch of ``txid`` was processed."""
         self.patience.read(txid)
 
     def forget(self, txid: int) -> None:
@@ -314,17 +312,17 @@ class Failures:
         self._busy_since.pop(txid, None)
 
     def make_room(self, txid: int) -> None:
-        """Make room for an empty transaction ``txid``: what could not be defined as that is the one after it."""
+        """Renumber failures at ``txid`` and above by one, because an empty transaction is inserted at ``txid``."""
         self.retries.make_room(txid)
         self.patience.make_room(txid)
         self._busy_since = {each + (each >= txid): since for each, since in self._busy_since.items()}
 
     def verdict(self, txid: int) -> BaseException | None:
-        """Return the error that ends the topology now that ``txid`` is the lowest transaction; None: it goes on."""
+        """Return the error that ends the topology when ``txid`` is the lowest transaction; None: it continues."""
         return self._verdicts.get(txid)
 
     def durable(self, current_txid: int) -> dict[int, Failure]:
-        """Return what the record keeps: of transactions from ``current_txid`` on."""
+        """Return the failures that the record stores: of transactions from ``current_txid`` on."""
         found = dict(self.retries.known)
         for spout, wait in self.patience.waits.items():
             before = found.get(wait.txid)
@@ -340,7 +338,7 @@ class Failures:
         return {txid: failure for txid, failure in found.items() if txid >= current_txid}
 
     def waits_are_news(self, record: CoordinatorRecord) -> bool:
-        """Tell whether other sources are waited for than ``record`` says."""
+        """Return true if the sources that are waited for differ from those in ``record``."""
         return _waits(self.durable(record.current_txid)) != _waits(record.failures)
 
     def _wait(self, spout: str, attempt: TransactionAttempt, cause: BaseException, now: float, wall: float) -> float:
@@ -378,7 +376,7 @@ class Failures:
             f"topology {self.topology!r}, transaction {attempt.txid}"
             f"{f', {failed.state!r}' if failed.state else ''}: the store could not be used for "
             f"{now - self._busy_since[attempt.txid]:.0f} s ({self.retries.failures(attempt.txid)} tries, last: "
-            f"{error_text(cause)}); start the topology again when the store can be reached",
+            f"{error_text(cause)}). To fix this: start the topology again when the store can be reached",
             topology=self.topology,
             attempt=attempt,
             state=failed.state,
@@ -391,8 +389,8 @@ class Failures:
         tries = self.retries.failures(attempt.txid)
         poison = PoisonBatchError(
             f"topology {self.topology!r}: transaction {attempt.txid} failed {tries} times, last as "
-            f"{attempt}: {error_text(cause)}. It is not committed; mend the code or the data and start the topology "
-            f"again",
+            f"{attempt}: {error_text(cause)}. It is not committed. To fix this: correct the code or the data, then "
+            f"start the topology again",
             topology=self.topology,
             attempt=attempt,
             spout=next(iter(failed.spouts)) if len(failed.spouts) == 1 else None,

@@ -20,13 +20,13 @@ class Ask:
     """A request to define ``txid``.
 
     Attributes:
-        number: counts asks, so that a late answer can be told from the awaited one.
-        definite: define it whatever ``is_ready`` says: it has been defined before, or another spout has something.
-        upto: the last of the transactions to define with it, one by one, as long as there is something: so that small
-            ones don't wait for a turn each.
-        then: ``curr_metadata`` of the transactions right behind it that have been defined before, too.
-        numbers: tells messages the transaction with a number: ``txid`` is a number, as spouts call it.
-        max_batch: rows of a new batch, at most; None: as many as the spout likes.
+        number: counts asks, to distinguish a late answer from the awaited one.
+        definite: define it regardless of ``is_ready``: it has been defined before, or another spout has input for it.
+        upto: the last transaction to define with it, one by one, as long as the spout has input. So small transactions
+            don't wait for a turn each.
+        then: ``curr_metadata`` of the transactions right after it that have been defined before, too.
+        numbers: converts ``txid``, which is a number as spouts know it, to the transaction's id for messages.
+        max_batch: the most rows of a new batch; None: no limit.
     """
 
     number: int
@@ -42,14 +42,14 @@ class Ask:
 
 @define
 class TridentSpoutCoordinator:
-    """Calls one spout's coordinator and turns what comes back into messages. Storm's bolt of the same name.
+    """Calls one spout's coordinator and converts its answers to messages. Storm's bolt of the same name.
 
     Attributes:
         topology: named in errors.
         tx_id: the spout's id.
         coordinator: the user's half.
         exact: whether a transaction that was defined must be defined the same for ever.
-        lag: what the user's half has told of its source last; replaced as a whole, so any thread may look.
+        lag: the last lag that the user's half returned. Replaced as a whole, so any thread may read it.
     """
 
     topology: str
@@ -57,15 +57,15 @@ class TridentSpoutCoordinator:
     coordinator: BatchCoordinator[Any]
     exact: bool
     lag: Mapping[str, int] = field(factory=dict, init=False)
-    _max_batch: int | None = field(default=None, init=False)  # what the coordinator was told last
+    _max_batch: int | None = field(default=None, init=False)  # the last limit that was passed to the coordinator
 
     def restore(self, cursors: Cursors) -> None:
-        """Hand a `CursorCoordinator` its positions; called once, first."""
+        """Pass a `CursorCoordinator` its positions; called once, first."""
         if isinstance(self.coordinator, CursorCoordinator):
             self.coordinator.restore(dict(cursors.items()))
 
     def answers(self, ask: Ask) -> Iterator[Defined | NotReady | DefinitionFailed]:
-        """Ask the user's coordinator; every exception becomes a message. The last one has no ``more``."""
+        """Yield the user's coordinator's answers; every exception becomes a message. The last one has no ``more``."""
         while True:
             message = self._answer(ask)
             yield message
@@ -89,7 +89,7 @@ class TridentSpoutCoordinator:
             answer = self._define(ask) if is_defined else self._not_ready(ask)
             self.lag = dict(self.coordinator.lag())
             return answer
-        except BaseException as error:  # noqa: BLE001 - user code: whatever it raises is told to the driver
+        except BaseException as error:  # noqa: BLE001 - user code: every exception is reported to the driver
             return DefinitionFailed(self.tx_id, ask.number, ask.txid, error)
 
     def _not_ready(self, ask: Ask) -> NotReady:
@@ -109,8 +109,8 @@ class TridentSpoutCoordinator:
             raise MetadataError(told, **about) from error
         if self.exact and ask.curr_metadata is not None and text != canonical_json(ask.curr_metadata):
             raise SpoutError(
-                f"{where}: was defined as {ask.curr_metadata!r} and is now defined as {metadata!r}; a spout with "
-                f"Replay.EXACT must return curr_metadata where it is not None, others declare Replay.OPAQUE",
+                f"{where}: was defined as {ask.curr_metadata!r} and is now defined as {metadata!r}. To fix this: "
+                f"return curr_metadata if it is not None, as Replay.EXACT requires, or declare Replay.OPAQUE",
                 **about,
             )
         moved = self.coordinator.moved(metadata) if isinstance(self.coordinator, CursorCoordinator) else {}

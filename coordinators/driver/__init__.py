@@ -1,1 +1,1 @@
-"""The loop that carries out what the protocol decides, on one thread."""
+"""The loop that carries out the decisions of the protocol, on one thread."""

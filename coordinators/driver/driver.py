@@ -1,11 +1,17 @@
-"""The driver: carries the machine's commands out, in order, and tells it what happened.
+"""The driver: carries out the machine's commands in order, and passes the events to it.
 
-One thread runs it, one turn at a time. A turn takes the messages that have come in, lets the machine answer each and
-then one tick, writes the record once if anything durable changed, and only then announces. Effects never call back:
-whatever they lead to is posted and taken in a later turn. No user code runs here.
+One thread runs it, one turn at a time. A turn:
 
-`CoordinatorDriver.turn` does no waiting and reads time as arguments, so a simulation can run it step by step: ``now``
-by the monotonic clock, ``wall`` by that of the machine, in seconds.
+1. takes the messages that have arrived, and lets the machine handle each, and then one tick;
+2. writes the record once, if anything durable changed;
+3. makes the announcements.
+
+Effects never call back: their results are posted, and handled in a later turn. No user code runs here.
+
+`CoordinatorDriver.turn` never waits and takes the time as arguments. So a simulation can run it step by step.
+``now`` is by the monotonic clock, ``wall`` is the machine's time of day, both in seconds.
+
+`BatchStreams` is the interface of the data plane.
 """
 
 from __future__ import annotations
@@ -69,14 +75,14 @@ log = logging.getLogger(__name__)
 
 
 class BatchStreams(Protocol):
-    """The data plane, as the control plane sees it: three streams and their consumers. Nothing here may block."""
+    """The data plane, as the control plane sees it: three streams and their consumers. No method may block."""
 
     def consumers(self, stream: StreamId) -> int:
-        """Return how many consumers ``$batch`` or ``$commit`` has; each reports the edge that it is handed."""
+        """Return how many consumers ``$batch`` or ``$commit`` has; each reports the edge that it receives."""
         ...
 
     def ask(self, spout: str, ask: Ask) -> None:
-        """Have the spout's coordinator answer ``ask``, on the spout's own thread."""
+        """Make the spout's coordinator answer ``ask``, on the spout's own thread."""
         ...
 
     def emit_batch(
@@ -90,54 +96,54 @@ class BatchStreams(Protocol):
         """Process ``attempt``.
 
         Args:
-            attempt: states and sinks know it by this.
-            number: spouts know its transaction by this; None: it is empty, and none of them hears of it.
-            metadata: what it consists of, by spout.
+            attempt: its id for states and sinks.
+            number: the transaction's number for spouts; None for an empty transaction: spouts are not called.
+            metadata: the definition of the transaction, by spout.
             time: the transaction's, in milliseconds since 1970.
             edges: one for each consumer.
         """
         ...
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
-        """Commit these attempts, which follow each other, in this order; given are the edges of each."""
+        """Commit these consecutive attempts in this order; the values are the edges of each."""
         ...
 
     def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
-        """Tell everybody that ``attempt`` is committed for good; ``number`` is as in `emit_batch`."""
+        """Notify all consumers that ``attempt`` is committed for good; ``number`` is as in `emit_batch`."""
         ...
 
     def cancel(self, attempt: TransactionAttempt) -> None:
-        """Stop working on ``attempt``, and give up what it prepared."""
+        """Stop working on ``attempt``, and discard the work that it prepared."""
         ...
 
     def take(self) -> Sequence[Message]:
-        """Return what has come of it since; `Reported` was posted when there was something."""
+        """Return the results since the last call; `Reported` is posted when there are any."""
         ...
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Return the phases that something is visibly working on; they don't time out."""
+        """Return the phases that some task is visibly working on; they don't time out."""
         ...
 
     def next_window_at(self) -> int | None:
-        """Return when the next window by time ends that holds rows of what is committed; None: no window waits.
+        """Return when the next time window with committed rows ends; None: no window waits.
 
-        By the times of transactions, in milliseconds since 1970: the first at that time or after it lets it fire.
-        Until then, time must not go back.
+        By the times of transactions, in milliseconds since 1970: the first transaction at that time or later lets the
+        window fire. Until then, time must not go back.
         """
         ...
 
 
-# large: where all parts of a leadership meet: one turn in one order; what each part decides is in a file of its own
+# large: all parts of a leadership meet here: one turn in one order; the decisions of each part are in its own file
 @define(kw_only=True)
 class CoordinatorDriver:
-    """Runs one topology for the length of one leadership; `leading` makes it.
+    """Runs one topology for the length of one leadership; create it with `leading`.
 
     Attributes:
-        streams: what carries out what is announced.
-        draw_edge: a random number from 1 to ``EDGE_MAX``.
-        idle_turn: seconds after which a turn is taken although nothing happened.
-        publisher: tells everybody else what happens, and where it is.
-        stopping: whether the end was asked for.
+        streams: the data plane, which carries out the announcements.
+        draw_edge: returns a random number from 1 to ``EDGE_MAX``.
+        idle_turn: seconds after which a turn is taken even if no message arrives.
+        publisher: publishes events and the status.
+        stopping: whether the process was asked to stop.
         finished: whether no further turn is to be taken.
     """
 
@@ -152,7 +158,7 @@ class CoordinatorDriver:
     owed: OwedSuccesses
     writer: RecordWriter
     wishes: WishDesk
-    machine: MasterBatchCoordinator = field(init=False)  # this and the next three are the admission's
+    machine: MasterBatchCoordinator = field(init=False)  # this and the next three belong to the admission
     definitions: Definitions = field(init=False)
     times: TransactionTimes = field(init=False)
     failures: Failures = field(init=False)
@@ -178,10 +184,10 @@ class CoordinatorDriver:
         publisher: Publisher | None = None,
         wished: Callable[[object], None] = lambda _: None,
     ) -> Self:
-        """Make a leadership that goes on from ``record``; `start` comes next.
+        """Create the driver of a leadership that continues from ``record``; call `start` next.
 
-        ``spouts`` define what transactions consist of, the ``exact`` ones once and for all; ``clock`` is what it takes
-        for the time of day. ``wished`` is told by the store, on any thread, when an operator may have left a wish.
+        The ``spouts`` define transactions; a definition by an ``exact`` one is final. The store calls ``wished``, on
+        any thread, when an operator may have stored a wish. By default, ``publisher`` has no listeners.
         """
         admission = _admission(topology, record, settings, Definitions.restored(record, spouts, exact), clock)
         owed = OwedSuccesses.restored(record)
@@ -212,7 +218,7 @@ class CoordinatorDriver:
 
     @property
     def numbers(self) -> SpoutNumbers:
-        """By what number spouts know a transaction."""
+        """The mapping from transactions to the numbers by which spouts know them."""
         return self.admission.numbers
 
     def start(self, now: float, wall: float) -> None:
@@ -228,7 +234,7 @@ class CoordinatorDriver:
     # --- one turn -----------------------------------------------------------------------------------------------------
 
     def turn(self, messages: Iterable[Message], now: float, wall: float) -> None:
-        """Take ``messages``, then tick once; carry out what follows. Any exception ends this leadership."""
+        """Handle ``messages``, then tick once; carry out the resulting commands. Any exception ends this leadership."""
         self._wall = wall
         events, self._followups = self._followups, []
         commands = [command for event in events for command in self._handle(event, now)]
@@ -247,7 +253,7 @@ class CoordinatorDriver:
         self.store.heartbeat()
 
     def next_turn_at(self, now: float) -> float:
-        """Return the latest moment for the next turn, should no message come before."""
+        """Return the latest moment for the next turn if no message arrives before."""
         if self._followups or self.wishes.is_due:
             return now
         moments = self.admission.moments()
@@ -280,7 +286,7 @@ class CoordinatorDriver:
         return ()
 
     def _take_reports(self, now: float) -> Iterator[Event]:
-        # One by one: what a message means depends on what the machine has made of the one before.
+        # One by one: the meaning of a message depends on the machine's state after the message before it.
         for message in self.streams.take():
             yield from self._take(message, now)
 
@@ -299,7 +305,7 @@ class CoordinatorDriver:
             elif isinstance(command, EmitSuccess):
                 self.owed.owe(command.attempt)
         if stores or self.writer.is_due:
-            # All of a turn travels in one write, ahead of every announcement: none can come before what it rests on.
+            # One write stores all changes of a turn before any announcement: none is made before its basis is durable.
             self.writer.write(*stores)
         announced = [each for each in commands if not isinstance(each, StoreRecord)]
         self.publisher.announced(announced, now, self._wall, is_stopping=self.stopping)
@@ -362,9 +368,9 @@ class CoordinatorDriver:
         if verdict is None:
             return
         try:
-            self.writer.write()  # what has failed, for whoever asks afterwards
+            self.writer.write()  # stores the failures for later readers
         except TridentError as error:
-            log.warning("topology %s: why it ends could not be stored: %s", self.topology, error)
+            log.warning("topology %s: the reason for its end could not be stored: %s", self.topology, error)
         raise verdict
 
     # --- definitions --------------------------------------------------------------------------------------------------
@@ -404,7 +410,7 @@ class CoordinatorDriver:
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
     def end(self, error: BaseException | None, unread: Iterable[Message]) -> None:
-        """Cancel what is live, and store what was delivered. Whoever waits for idleness goes on waiting."""
+        """Cancel the live attempts, and store the delivered successes. Waiters for idleness continue to wait."""
         for entry in list(self.machine.active.values()):
             self.streams.cancel(entry.attempt)
         self.finished = True

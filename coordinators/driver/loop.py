@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 @define(eq=False)
 class Inbox:
-    """Messages on their way to the driver; posted from any thread, taken by one."""
+    """Messages to the driver: posted from any thread, taken by one."""
 
     _queue: queue.SimpleQueue[Message] = field(factory=queue.SimpleQueue, init=False)
     _open: bool = field(default=True, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def post(self, message: Message) -> bool:
-        """Leave ``message`` for the driver's next turn; False if there will be none."""
+        """Queue ``message`` for the driver's next turn; return False if there will be none."""
         with self._lock:
             if self._open:
                 self._queue.put(message)
@@ -42,7 +42,7 @@ class Inbox:
         return self._open
 
     def take(self, timeout: float) -> list[Message]:
-        """Return all that is there; waits up to ``timeout`` seconds for the first."""
+        """Return all queued messages; wait up to ``timeout`` seconds for the first."""
         messages: list[Message] = []
         try:
             messages.append(self._queue.get(timeout=timeout) if timeout > 0 else self._queue.get_nowait())
@@ -52,7 +52,7 @@ class Inbox:
             return messages
 
     def close(self) -> list[Message]:
-        """Take no more; returns what nobody will look at."""
+        """Stop accepting messages, and return the unread ones."""
         with self._lock:
             self._open = False
         return self.take(0)
@@ -60,18 +60,19 @@ class Inbox:
 
 @define(eq=False)
 class DriverLoop:
-    """Runs a driver on a thread of its own until it has finished or failed.
+    """Runs a driver on its own thread until it has finished or failed.
 
     Attributes:
         topology: for messages.
-        driver: None while another process leads, and we stand by.
-        take_over: waits until we lead and makes the driver; None if we were told to wait no longer. Called first, on
-            the loop's thread, where there is no driver yet.
-        withdraw: has ``take_over`` wait no longer.
+        at_end: called on the loop's thread after the last turn, with the error that ended it, if any.
+        driver: None while another process leads, and this one is a standby.
+        take_over: called first, on the loop's thread, if there is no driver yet. Waits until this process leads, and
+            returns the driver; returns None if ``withdraw`` was called.
+        withdraw: makes ``take_over`` stop waiting.
         clock: the monotonic clock, in seconds.
         wall: the time of day, in seconds since 1970.
-        shutdown: how it ends; it has ended when the last turn was taken and ``at_end`` has returned.
-        error: what ended it, if it was not asked to stop.
+        shutdown: the state of the shutdown; it has ended after the last turn was taken and ``at_end`` has returned.
+        error: the error that ended the loop; None if it was asked to stop.
     """
 
     topology: str
@@ -89,12 +90,12 @@ class DriverLoop:
 
     @property
     def ended(self) -> threading.Event:
-        """Set when it has ended."""
+        """Set when the loop has ended."""
         return self.shutdown.ended
 
     @property
     def status(self) -> TopologyStatus:
-        """Where the topology is, as the driver has published it, and how it ends; any thread may ask."""
+        """The status that the driver has published, and how the loop ends; any thread may read it."""
         driver, is_active = self.driver, not self.ended.is_set()
         status = driver.publisher.status if driver else TopologyStatus(topology=self.topology)
         return evolve(
@@ -107,11 +108,11 @@ class DriverLoop:
         )
 
     def start(self) -> None:
-        """Take the first turn, and go on from there."""
+        """Start the thread and take the first turn."""
         threading.Thread(target=self._run, name=f"trident-{self.topology}-driver", daemon=True).start()
 
     def stop(self, drain: bool, force: bool = False) -> None:
-        """Ask for the end, and return when it is there.
+        """Ask the driver to stop, and return when it has stopped.
 
         Raises:
             TridentError: leadership is kept, for the reason named.
@@ -120,7 +121,7 @@ class DriverLoop:
         self.shutdown.wait(force=force)
 
     def ask_to_stop(self, drain: bool) -> None:
-        """Ask for the end."""
+        """Ask the driver to stop, without waiting for it."""
         self.inbox.post(StopRequested(drain))
         self.withdraw()
 
@@ -146,14 +147,14 @@ class DriverLoop:
             driver.turn(self._taken, self.clock(), self.wall())
 
     def _end(self) -> None:
-        unread = [*self._taken, *self.inbox.close()]  # the last turn may have ended in the middle
+        unread = [*self._taken, *self.inbox.close()]  # the last turn may have ended halfway
         if self.driver is None:
             self._waiting = [message for message in unread if isinstance(message, IdleWanted)]
         else:
             self.driver.end(self.error, unread)
 
     def _dismiss(self, error: BaseException) -> None:
-        # Only now: whoever is told may start the topology again at once.
+        # Only now: a waiter that is notified may start the topology again at once.
         for wanted in self._waiting:
             wanted.done(error)
         if self.driver is not None:

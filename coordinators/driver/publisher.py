@@ -1,4 +1,4 @@
-"""What everybody else is told of a leadership: its status, each turn, and what happens to transactions, as it does."""
+"""Publishes a leadership's status every turn, and one event for each change of a transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from coordinators.values.transaction_time import MILLIS
 
 @define
 class _Flight:
-    """What is known of the live attempt of a transaction; moments are by the monotonic clock."""
+    """The live attempt of a transaction; moments are by the monotonic clock."""
 
     status: TransactionStatus
     emitted: float
@@ -51,7 +51,7 @@ class _Flight:
 
 
 class _Known(TypedDict, total=False):
-    """What is known of an attempt: the attributes of `TransactionEvent`."""
+    """The known attributes of an attempt, which become those of `TransactionEvent`."""
 
     rows: int
     counts: Mapping[str, int]
@@ -63,17 +63,17 @@ class _Known(TypedDict, total=False):
     definition: Mapping[str, Json]
 
 
-# large: one field for each thing that is asked, and for each that has to be told once
+# large: one field for each fact of the status, and for each event that must be published once
 @define(kw_only=True)
 class Publisher:
-    """Publishes for one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day.
+    """Publishes for one leadership. Pure: ``now`` is the monotonic clock, ``wall`` the time of day, both in seconds.
 
     Attributes:
-        tell: hears of each event, before whoever else is told of what has happened.
-        counted: what a live attempt has read and counted.
-        late: what commits have been waiting for, for too long.
-        lag: how many records wait in the sources, by spout and part of it.
-        status: the last one that was published; any thread may ask.
+        tell: called with each event, before any other component is notified of it.
+        counted: returns how many rows a live attempt has read and counted.
+        late: describes the commits that wait for too long; empty if no commit does.
+        lag: returns how many records wait in the sources, by spout and part of it.
+        status: the last published status; any thread may read it.
     """
 
     tell: Tell = tell_nobody
@@ -82,13 +82,13 @@ class Publisher:
     lag: Callable[[], Mapping[str, Mapping[str, int]]] = dict
     status: TopologyStatus = field(init=False)
     _identity: TopologyIdentity = field(init=False)
-    _admission: Admission = field(init=False)  # is only looked at, with all that it knows
+    _admission: Admission = field(init=False)  # only read, with everything that it refers to
     _moved: float = field(default=0.0, init=False)
     _committed: int = field(default=0, init=False)
     _totals: Counts = field(factory=Counts, init=False)
     _flights: dict[int, _Flight] = field(factory=dict, init=False)
     _failed: dict[TransactionAttempt, Failed] = field(factory=dict, init=False)
-    _untold: dict[int, _Known] = field(factory=dict, init=False)  # of what is committed, success not delivered
+    _untold: dict[int, _Known] = field(factory=dict, init=False)  # committed transactions without delivered success
 
     def follow(self, topology: str, store: RecordStore, admission: Admission) -> None:
         """Prepare for a leadership that is about to begin."""
@@ -97,7 +97,7 @@ class Publisher:
         self.status = TopologyStatus(topology=topology, is_leading=True, epoch=store.epoch, current_txid=current_txid)
 
     def leads(self, wall: float) -> None:
-        """Tell that the leadership has begun."""
+        """Publish that the leadership has begun."""
         self._moved = wall
         self.status = evolve(self.status, at=wall, leads_since=wall, moved=wall)
         self.tell(
@@ -114,14 +114,14 @@ class Publisher:
     # --- what happens -------------------------------------------------------------------------------------------------
 
     def failed(self, failed: Failed) -> None:
-        """Take note that a live attempt has failed; the machine is about to be told."""
+        """Record that a live attempt has failed; called before the machine handles the failure."""
         self._failed[failed.attempt] = failed
         flight = self._flights.get(failed.attempt.txid)
         if flight is not None:  # before anything is defined again
             flight.definition = self._admission.metadata(failed.attempt.txid)
 
     def handled(self, event: Event, commands: Sequence[Command], now: float, wall: float) -> None:
-        """Tell what follows from ``event``, which the machine has taken."""
+        """Publish the changes that follow from ``event``, which the machine has handled."""
         match event:
             case PhaseAcked(attempt):
                 self._move(attempt, wall)
@@ -129,12 +129,12 @@ class Publisher:
                 for command in commands:
                     if isinstance(command, EmitCommit):
                         self._look_at(command.attempt, now, wall)
-            case AttemptFailed(attempt) if commands:  # none: it was given up meanwhile, with another one
+            case AttemptFailed(attempt) if commands:  # without commands: it was aborted before, with another attempt
                 failed = self._failed[attempt]
                 self._failed |= {each.attempt: failed for each in commands if isinstance(each, CancelAttempt)}
 
     def announced(self, commands: Collection[Command], now: float, wall: float, *, is_stopping: bool) -> None:
-        """Tell of ``commands``, which are about to be carried out; what they rest on is durable."""
+        """Publish ``commands``, which are about to be carried out; the state they rely on is durable."""
         for command in commands:
             match command:
                 case EmitBatch(attempt):
@@ -145,15 +145,15 @@ class Publisher:
                     self._close(attempt, now, wall)
                 case CancelAttempt(attempt):
                     self._give_up(attempt, wall)
-        self._publish(now, wall, is_stopping=is_stopping)  # first: whoever is told of one finds it in the status
+        self._publish(now, wall, is_stopping=is_stopping)  # first: the receiver of an event finds it in the status
 
     def succeeded(self, attempt: TransactionAttempt, wall: float) -> None:
-        """Tell that every spout has heard of the success of ``attempt``."""
+        """Publish that every spout has received the success of ``attempt``."""
         committed = self._untold.pop(attempt.txid, {})  # an earlier leader's is not known
         self.tell(SucceededEvent(topology=self.status.topology, attempt=attempt, at=wall, **committed))
 
     def _move(self, attempt: TransactionAttempt, wall: float) -> None:
-        if attempt.attempt_id == 0:  # what is only tried again doesn't get on
+        if attempt.attempt_id == 0:  # a mere retry is no progress
             self._moved = wall
 
     def _emitted(self, attempt: TransactionAttempt, now: float, wall: float) -> None:

@@ -1,4 +1,8 @@
-"""Writes the record: collects what of a leadership has to be durable, in one write for all that a turn has changed."""
+"""The writer of the record, and the successes that are still owed.
+
+`RecordWriter` collects the durable state of a leadership and stores all changes of a turn in one write. The class
+`OwedSuccesses` remembers the transactions whose success is announced but not delivered.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,10 @@ from coordinators.values.canonical import canonical_json, content_hash
 
 @define
 class OwedSuccesses:
-    """Which successes were announced, or will be, and are not delivered.
+    """The successes that were announced, or will be, and are not delivered.
 
     Attributes:
-        attempt_ids: by txid, of the attempt that was committed.
+        attempt_ids: of the committed attempts, by txid.
         upto: the last txid up to which every success is delivered.
     """
 
@@ -29,31 +33,31 @@ class OwedSuccesses:
 
     @classmethod
     def restored(cls, record: CoordinatorRecord) -> Self:
-        """Go on from what earlier leaders have left undelivered."""
+        """Return the successes that earlier leaders have left undelivered."""
         owed = {txid: each for txid, each in record.attempt_ids.items() if txid < record.current_txid}
         return cls(owed, record.success_upto)
 
     @property
     def attempts(self) -> list[TransactionAttempt]:
-        """The attempts whose success is owed, lowest first."""
+        """The attempts with an owed success, lowest first."""
         return [TransactionAttempt(txid, attempt_id) for txid, attempt_id in sorted(self.attempt_ids.items())]
 
     @property
     def durable(self) -> dict[int, int]:
-        """The attempt ids that a record has to keep, by txid: a later leader delivers their successes again."""
+        """The attempt ids that the record must keep, by txid: a later leader delivers their successes again."""
         return {txid: attempt_id for txid, attempt_id in self.attempt_ids.items() if txid > self.upto}
 
     def owe(self, attempt: TransactionAttempt) -> None:
-        """Owe the success of ``attempt``, which is committed."""
+        """Add ``attempt``, which is committed and whose success is not delivered."""
         self.attempt_ids[attempt.txid] = attempt.attempt_id
 
     def deliver(self, txid: int, last_committed: int) -> TransactionAttempt | None:
-        """Owe the success of ``txid`` no more; returns the attempt, None if it was delivered before.
+        """Record that the success of ``txid`` is delivered; return the attempt, or None if it was delivered before.
 
         Args:
             txid: the transaction.
-            last_committed: the last txid that the stored record has as committed. The machine may have closed another
-                one in this very turn, whose success is owed only from the next write on.
+            last_committed: the last committed txid in the stored record. The machine may have closed another one in
+                this turn, whose success is owed only from the next write on.
         """
         attempt_id = self.attempt_ids.pop(txid, None)
         self.upto = min(self.attempt_ids, default=last_committed + 1) - 1
@@ -65,9 +69,9 @@ class RecordWriter:
     """Writes the record of one leadership.
 
     Attributes:
-        store: where it goes.
-        record: the durable state as this leadership has last written it, or found it.
-        admission: whose numbers, definitions, times and failures are stored.
+        store: where it is written.
+        record: the durable state as this leadership has last written or read it.
+        admission: the numbers, definitions, times and failures to store.
         owed: the successes that a later leader would have to deliver.
     """
 
@@ -78,25 +82,25 @@ class RecordWriter:
 
     @property
     def is_due(self) -> bool:
-        """Whether something is to be written although the machine wants nothing stored."""
+        """Whether a write is due even if the machine wants nothing stored."""
         return self._only_success_is_new or self.admission.failures.waits_are_news(self.record)
 
     @property
     def _only_success_is_new(self) -> bool:
-        # It rides on the next write; it gets one of its own only when none is in sight.
+        # A delivered success is stored with the next write; it gets its own write only if no other is in sight.
         return not self.admission.machine.active and not self.owed.attempt_ids and self.has_new_success
 
     @property
     def has_new_success(self) -> bool:
-        """Whether a success was delivered and the record doesn't say so yet."""
+        """Whether a success was delivered that is not in the record yet."""
         return self.record.success_upto < self.owed.upto
 
     def write(self, *stores: StoreRecord) -> None:
-        """Write what is durable now. Of ``stores``, what the machine wants stored, the last one counts.
+        """Write the current durable state. ``stores`` are the machine's requests; the last one counts.
 
         Raises:
-            FencedError: somebody else leads.
-            CoordinationLost: the record is out of reach.
+            FencedError: another process leads.
+            CoordinationLost: the record can't be reached.
         """
         machine, admission = self.admission.machine, self.admission
         stored = stores[-1] if stores else None

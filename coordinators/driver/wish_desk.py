@@ -1,4 +1,4 @@
-"""What holds a topology back, on the leader's side: when to look for wishes, and what to tell whoever waits."""
+"""Requests from outside to the leader: wishes of operators, pauses by the process itself, and waiting for idleness."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ log = logging.getLogger(__name__)
 
 @define
 class IdleWaiters:
-    """The requests to be told, each with the number of asks that there had been when it came."""
+    """The callers that wait until the topology is idle, each with the number of asks at its arrival."""
 
     _waiting: list[tuple[int, IdleWanted]] = field(factory=list, init=False)
 
     def add(self, wanted: IdleWanted, asked: int) -> None:
-        """Have ``wanted`` wait; a check that begins after ask number ``asked`` counts."""
+        """Add a waiter, to be answered by a check that begins after ask number ``asked``."""
         self._waiting.append((asked, wanted))
 
     def answer(self, is_idle_since: Callable[[int], bool]) -> None:
-        """Tell those for whom ``is_idle_since`` says, of the number of asks then, that nothing is left."""
+        """Notify every waiter for which ``is_idle_since`` is true.
+
+        ``is_idle_since(n)`` is true if no spout had input when it was asked after ask number ``n``.
+        """
         for asked, wanted in self._waiting[:]:
             if is_idle_since(asked):
                 self._waiting.remove((asked, wanted))
                 wanted.done(None)
 
     def refuse(self, error: BaseException) -> None:
-        """Tell all of them that they wait in vain."""
+        """Fail all waiters with ``error``."""
         for _, wanted in self._waiting:
             wanted.done(error)
         self._waiting.clear()
@@ -46,12 +49,12 @@ Request = PauseRequested | ResumeRequested | WishesChanged
 
 @define
 class WishDesk:
-    """Looks for wishes at the beginning of a leadership, and whenever the store says that there may be others.
+    """Reads wishes at the beginning of a leadership, and whenever the store announces that there may be new ones.
 
     Attributes:
         topology: for messages.
-        changed: told by the store, on any thread, when an operator may have left a wish.
-        is_due: whether there may be some that were not looked at.
+        changed: called by the store, on any thread, when an operator may have stored a wish.
+        is_due: whether there may be wishes that were not read yet.
     """
 
     topology: str
@@ -60,7 +63,7 @@ class WishDesk:
     is_due: bool = field(default=True, init=False)
 
     def hear(self, request: Request, *, is_stopping: bool) -> tuple[Wished, ...]:
-        """Return what follows from ``request``; a pause of the process itself is bound to its leadership."""
+        """Return the wishes that follow from ``request``; a pause by the process itself is bound to its leadership."""
         match request:
             case PauseRequested():
                 return (self._own(Action.PAUSE),)
@@ -74,7 +77,7 @@ class WishDesk:
         return Wished(Wish("", action, epoch=self.store.epoch))
 
     def take(self) -> list[Wished]:
-        """Return the wishes to carry out in this turn, oldest first; asks the store only if that is due."""
+        """Return the wishes to carry out in this turn, oldest first; reads the store only if `is_due`."""
         if not self.is_due:
             return []
         wishes = self.store.wishes(self.changed)
@@ -84,7 +87,7 @@ class WishDesk:
         return [Wished(wish) for wish in wishes[:OUTCOMES_KEPT]]
 
     def refusal(self, machine: MasterBatchCoordinator) -> TridentError | None:
-        """Say why nothing new starts, to whoever waits for it; None if it does."""
+        """Return an error for waiters that says why no new batch starts; None if new batches start."""
         if machine.takes_new:
             return None
         if machine.standing.paused_by:

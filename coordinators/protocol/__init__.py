@@ -1,1 +1,1 @@
-"""The machine that numbers, commits and replays transactions, and its acker. Read this first."""
+"""The machine that numbers, commits and replays transactions, its messages, and the acker. Read this first."""

@@ -1,25 +1,33 @@
-"""The acker: tells when everything that follows from one emission was handled, in whatever order that is reported.
+"""The acker: detects that all work that follows from one emission was handled, and the phases of a leadership.
 
-Storm's algebra, exactly. Whoever emits draws one random *edge* per consumer and opens a ledger under a *root*; the
-ledger's value is the XOR of those edges. Whoever handles an edge reports it, with the edges it made for others in turn:
-the value is XORed with all of them. Each edge goes in twice, when it is made and when it is taken, so the value is
-zero again when the whole tree was handled, whatever order the reports came in::
+`Acker` is Storm's algorithm, exactly. The emitter draws one random *edge* per consumer and opens a ledger under a
+*root*. The ledger's value is the XOR of those edges. A consumer that has handled an edge reports it, with the edges
+that it made for other consumers. Then the value is XORed with all of them. Each edge is XORed twice, when it is made
+and when it is taken. So the value is zero again when the whole tree was handled, in any order of the reports:
 
     init    1001 1010        value 0011
-    ack     1001 made 1110   value 0100      (0011 ^ 1001 ^ 1110)
+    ack     1001 made 1110   value 0100      (0011^1001^1110)
     ack     1010 made 1111   value 0001
     ack     1110             value 1111
     ack     1111             value 0000      done
 
-Also Storm's: an emission that nobody consumes has value zero and is done at once; reports and failures that come before
-`Acker.init` are kept until it comes; zero wins over failed; three rotating buckets expire what is silent; a message for
-a root that is gone makes a ledger that can't complete, reports nothing and rotates out.
+As in Storm:
 
-Ours: XOR alone can't tell a duplicate from a loss (a report that comes twice looks as if it never came), so each
-reporter is heard once, and a ledger is done only when as many edges were taken as were made. And every message renews
-the ledger it is for (in Storm only failures and reset-timeouts do), since each is a sign of life.
+- An emission without consumers has value zero and is done at once.
+- Reports and failures that arrive before `Acker.init` are kept until it is called.
+- Zero has precedence over failed.
+- Three rotating buckets expire ledgers without messages.
+- A message for a root that was removed creates a ledger that can't complete, reports nothing and rotates out.
 
-Pure: edges are drawn outside, and time is whatever calls `Acker.rotate`.
+Unlike Storm:
+
+- XOR alone can't tell a duplicate from a loss: a report that arrives twice looks as if it had never arrived. So each
+  reporter counts once, and a ledger is done only when as many edges were taken as were made.
+- Every message renews its ledger, since each is a sign of life. In Storm only failures and reset-timeouts do.
+
+`Phases` keeps the ledgers of one leadership: a root is the epoch, the attempt and the stream.
+
+Pure: edges are drawn by the caller, and time passes only when the caller calls `Acker.rotate`.
 """
 
 from __future__ import annotations
@@ -43,33 +51,33 @@ BUCKETS = 3
 
 @frozen
 class Completed:
-    """Everything that follows from ``root`` was handled."""
+    """All work that follows from ``root`` was handled."""
 
     root: Hashable
 
 
 @frozen
 class RootFailed:
-    """Something that follows from ``root`` failed."""
+    """A part of the work that follows from ``root`` failed."""
 
     root: Hashable
 
 
 @frozen
 class Expired:
-    """Nothing was heard of ``root`` for too long; ``outstanding`` edges were made and not taken."""
+    """No message for ``root`` arrived for too long; ``outstanding`` edges were made and not taken."""
 
     root: Hashable
     outstanding: int
 
 
 Outcome = Completed | RootFailed
-"""What a message can lead to; `Expired` comes only from `Acker.rotate`."""
+"""The results that a message can have; `Expired` comes only from `Acker.rotate`."""
 
 
 @define
 class _Ledger:
-    """One emission: in Storm just the value; here also what makes each report count, and count once."""
+    """The ledger of one emission: Storm's value, and the fields that make each report count exactly once."""
 
     value: int = 0
     outstanding: int = 0  # edges made minus edges taken; negative while reports run ahead of the init
@@ -92,17 +100,17 @@ class _Ledger:
 
 
 class Acker:
-    """Ledgers by root; a root is whatever names one emission for ever, as ``(epoch, attempt, stream)``.
+    """Ledgers by root. A root identifies one emission for ever, such as ``(epoch, attempt, stream)``.
 
-    Rotate it every half of the message timeout: then what was silent for the timeout expires, at the latest after one
-    and a half of it. For one thread.
+    Call `rotate` every half of the message timeout. Then a ledger without messages for the timeout expires, at the
+    latest after one and a half timeouts. For use by one thread.
     """
 
     def __init__(self) -> None:
         self._buckets: deque[dict[Hashable, _Ledger]] = deque({} for _ in range(BUCKETS))
 
     def init(self, root: Hashable, edges: Iterable[int]) -> Outcome | None:
-        """Begin with ``root``, which was emitted with one edge to each consumer; to none: it is done at once.
+        """Open the ledger of ``root``, with one edge per consumer; without consumers it is done at once.
 
         Raises:
             ValueError: ``root`` was opened before, or an edge is out of range.
@@ -116,14 +124,14 @@ class Acker:
         return self._decide(root, ledger)
 
     def ack(self, root: Hashable, took: int, made: Iterable[int] = (), *, reporter: Hashable = None) -> Outcome | None:
-        """Take note that the edge ``took`` was handled, and led to the edges ``made``.
+        """Record that the edge ``took`` was handled, and led to the edges ``made``.
 
         Args:
-            root: what the edge follows from.
+            root: the emission from which the edge follows.
             took: the edge that was handled.
-            made: one new edge for everything that has to be reported in turn.
-            reporter: who says so; heard once, what the same one says again is dropped. By default the edge itself,
-                since one edge has one taker.
+            made: one new edge for each report that must follow.
+            reporter: identifies the sender. Only the first report of each reporter counts, later ones are dropped. By
+                default the edge itself, since one edge has one taker.
 
         Raises:
             ValueError: an edge is out of range.
@@ -138,32 +146,32 @@ class Acker:
         return self._decide(root, ledger)
 
     def fail(self, root: Hashable) -> Outcome | None:
-        """Take note that something that follows from ``root`` failed."""
+        """Record that a part of the work that follows from ``root`` failed."""
         ledger = self._renewed(root)
         ledger.failed = True
         return self._decide(root, ledger)
 
     def reset_timeout(self, root: Hashable) -> None:
-        """Renew ``root``: somebody is still working on it."""
+        """Renew ``root``, because work on it continues."""
         if self.is_pending(root):
             self._renewed(root)
 
     def rotate(self) -> list[Expired]:
-        """End one period: drop what was not renewed for the last `BUCKETS` of these calls.
+        """End one period: drop the ledgers that were not renewed during the last `BUCKETS` calls.
 
         Returns:
-            One entry for each open ledger that was dropped; what was never opened goes without a word.
+            One entry for each open ledger that was dropped; ledgers that were never opened are dropped silently.
         """
         expired = self._buckets.pop()
         self._buckets.appendleft({})
         return [Expired(root, ledger.outstanding) for root, ledger in expired.items() if ledger.initialised]
 
     def forget(self, root: Hashable) -> None:
-        """Forget ``root``: nobody wants to know about it any more, and nothing is reported for it."""
+        """Remove ``root``: nothing is reported for it any more."""
         self._removed(root)
 
     def is_pending(self, root: Hashable) -> bool:
-        """Tell whether ``root`` was opened and is neither done, failed, expired nor forgotten."""
+        """Return true if ``root`` was opened and is neither done, failed, expired nor forgotten."""
         return any(root in bucket and bucket[root].initialised for bucket in self._buckets)
 
     def _renewed(self, root: Hashable) -> _Ledger:
@@ -186,7 +194,7 @@ class Acker:
         return outcome
 
     def _check(self, root: Hashable) -> None:
-        """Assert that ``root`` has one ledger at most, and none once it is done or failed."""
+        """Assert that ``root`` has one ledger at most, and none after it is done or has failed."""
         found = [bucket[root] for bucket in self._buckets if root in bucket]
         ended = [ledger for ledger in found if ledger.initialised and (ledger.is_settled or ledger.failed)]
         assert len(found) <= 1, our_bug(f"{root!r} has {len(found)} ledgers: {found}")
@@ -206,9 +214,9 @@ class Phases:
     """The phases of one leadership. Pure: time is an argument.
 
     Attributes:
-        epoch: of the leadership; names its roots, so that no late ack counts for a later one.
+        epoch: the leadership's epoch. It is part of each root, so a late ack never counts for a later leadership.
         message_timeout: seconds of silence after which a phase fails.
-        next_rotation_at: when silence is looked for again.
+        next_rotation_at: when the next check for silence is due.
     """
 
     epoch: int
@@ -217,25 +225,25 @@ class Phases:
     acker: Acker = field(factory=Acker, init=False)
 
     def open(self, attempt: TransactionAttempt, stream: StreamId, edges: Sequence[int]) -> Iterable[PhaseAcked]:
-        """Begin a phase, with an edge for each consumer."""
+        """Begin a phase, with one edge per consumer."""
         return self._completed(self.acker.init(self._root(attempt, stream), edges))
 
     def take(self, acked: Acked) -> Iterable[PhaseAcked]:
-        """Take in a report."""
+        """Pass a report to the acker."""
         root = self._root(acked.attempt, acked.stream)
         return self._completed(self.acker.ack(root, acked.took, acked.made, reporter=acked.reporter or acked.took))
 
     def forget(self, attempt: TransactionAttempt) -> None:
-        """Forget ``attempt``, which is cancelled."""
+        """Forget both phases of ``attempt``, which is cancelled."""
         for stream in (StreamId.BATCH, StreamId.COMMIT):
             self.acker.forget(self._root(attempt, stream))
 
     def rotate_at(self, now: float) -> None:
-        """Look for silence half a timeout from ``now``."""
+        """Schedule the next check for silence at half a timeout after ``now``."""
         self.next_rotation_at = now + self.message_timeout / 2
 
     def silent(self, alive: Collection[tuple[TransactionAttempt, StreamId]]) -> Iterator[Failed]:
-        """Give the phases of which nothing was heard for too long, but for those that something works on."""
+        """Yield a failure for each phase without messages for too long, except the phases in ``alive``."""
         for attempt, stream in alive:
             self.acker.reset_timeout(self._root(attempt, stream))
         for expired in self.acker.rotate():

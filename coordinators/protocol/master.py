@@ -1,31 +1,33 @@
 """The master batch coordinator: the one machine that decides what happens to which attempt, and when.
 
 Rule 1: every status change happens in this file. Rule 2: nothing in this file reads a clock, opens a socket, starts a
-thread or calls user code. It is told what happened (`handle`) and answers with what to do, in order.
+thread or calls user code. It takes events (`handle`) and returns the commands to carry out, in order.
 
 Theory of operation. Transactions are numbered from 1. The active ones are contiguous, ``current … current+k``, and at
 most ``max_spout_pending`` of them exist. Each goes
 
     PROCESSING ──($batch acked)──▶ PROCESSED ──(is the lowest)──▶ COMMITTING ──($commit acked)──▶ gone
 
-The first and last arrows are triggered by events, the middle one by the state itself: whenever the lowest active
-transaction is PROCESSED and nothing commits, its commit starts. So commits are strictly in order, one at a time.
+The first and last arrows are triggered by events, the middle one by the state itself. Whenever the lowest active
+transaction is PROCESSED and no commit is open, its commit starts. So commits are strictly in order, one at a time.
 
-Where every state can take several transactions in one atomic step, those behind the lowest that are PROCESSED as well
-commit with it, as a group. Its members are announced, acked and closed in txid order, each by itself; they fail
-together, since nobody knows of a failed step which of them it has applied.
+Group commit: if every state can apply several transactions in one atomic step, the PROCESSED transactions that directly
+follow the lowest commit with it. The members of the group are announced, acked and closed in txid order, each by
+itself. They fail together, because a failed step doesn't tell which of them it has applied.
 
-Where it leaves Storm's ``MasterBatchCoordinator`` on purpose: what is durable is stored before it is announced (Storm
-announces success first); emission stops at the first txid that is not ready (Storm goes on past it, and hands out the
-same input twice); a failure of an attempt that is no longer the live one changes nothing (Storm drops the live one);
-no attempt id is forgotten at a restart (Storm's window is off by one).
+It differs from Storm's ``MasterBatchCoordinator`` on purpose:
 
-What stands by wishes can hold batches back (`Standing`). A drain lets only those transactions start that were begun
-before, and turns into a pause in the write that closes the last of them. A pause that the process itself has asked for
-is bound to its epoch: the next leadership drops it in its first write.
+- A change is stored before it is announced. Storm announces success first.
+- Emission stops at the first txid that is not ready. Storm continues after it, and emits the same input twice.
+- A failure of an attempt that is no longer the live one changes nothing. Storm drops the live one.
+- No attempt id is forgotten at a restart. Storm's window is off by one.
 
-What must hold after every event is asserted before a command leaves the machine (`_check`): should it ever have a
-defect, the leadership ends there, and nothing wrong is stored or announced.
+The wishes in effect can hold batches back (`Standing`). During a drain only transactions that were begun before it
+start. The write that closes the last of them turns the drain into a pause. A pause that the process itself requested is
+bound to its epoch: the next leadership drops it in its first write.
+
+Before the commands leave the machine, `_check` asserts every invariant. If the machine has a defect, the leadership
+ends there, and nothing wrong is stored or announced.
 """
 
 from __future__ import annotations
@@ -74,22 +76,22 @@ class ActiveTransaction:
     status: AttemptStatus = AttemptStatus.PROCESSING
 
 
-# large: one machine behind one door, and beside each transition what must hold after it
+# large: one machine with one entry point, and next to each transition the invariants that must hold after it
 @define(kw_only=True)
 class MasterBatchCoordinator:
-    """Decides; never acts. One door: `handle`.
+    """Decides; never acts. One entry point: `handle`.
 
     Attributes:
         max_spout_pending: how many transactions may be active at once, at least 1. May be changed between events.
         current_txid: the lowest transaction that is not committed.
         attempt_ids: the last attempt id of every transaction from ``current_txid`` on that was ever tried.
         group_max: how many transactions may commit together, at least 1.
-        store_intents: store which attempt is about to commit before its commit is announced, for sinks that can't
-            fence and spouts whose batches aren't fixed by their metadata.
-        committing: the attempts whose intent to commit is stored, and whose commit isn't closed. A failure takes none
-            of them away: a late task may still apply it.
-        is_stopping: nothing starts any more, since the process was asked to stop.
-        standing: what stands by wishes.
+        store_intents: store which attempt is about to commit before its commit is announced. Needed for sinks that
+            can't fence, and for spouts whose batches aren't fixed by their metadata.
+        committing: the attempts whose intent to commit is stored, and whose commit isn't closed. A failure doesn't
+            remove them, because a late task may still apply them.
+        is_stopping: true after the process was asked to stop; no batch starts any more.
+        standing: the wishes in effect.
     """
 
     max_spout_pending: int = 1
@@ -101,7 +103,7 @@ class MasterBatchCoordinator:
     is_stopping: bool = False
     standing: Standing = NOTHING_STANDS
     _active: dict[int, ActiveTransaction] = field(factory=dict, init=False)
-    # What the next step is checked against: the record as it was stored last, and the last txid that began to commit.
+    # The next step is checked against these: the record as last stored, and the last txid that began to commit.
     _stored: StoreRecord = field(init=False, eq=False, repr=False)
     _begun_upto: int = field(default=0, init=False, eq=False, repr=False)
 
@@ -121,28 +123,28 @@ class MasterBatchCoordinator:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing may start."""
+        """Whether no batch may start."""
         return self.is_stopping or self.standing.is_paused
 
     @property
     def takes_new(self) -> bool:
-        """Whether a transaction may start that was never begun."""
+        """Whether a transaction that was never begun may start."""
         return not self.is_stopping and self.standing.takes_new
 
     @property
     def admissible(self) -> range:
-        """The txids of the window that may start as soon as they are ready, or are active."""
+        """The txids of the window that are active, or may start as soon as they are ready."""
         if self.takes_new:
             return self.window
         return self.window[: len(self._active if self.is_paused else self.attempt_ids)]
 
     def handle(self, event: Event) -> list[Command]:
-        """Take one event and answer with the commands that follow from it, to be carried out in this order.
+        """Return the commands that follow from an event, in the order in which to carry them out.
 
-        Late and stale events change nothing. Anything that is not an `Event` is our bug and raises TypeError.
+        Late and stale events change nothing. An argument that is not an `Event` is our bug and raises TypeError.
 
         Raises:
-            AssertionError: the machine has a defect, which is named.
+            AssertionError: the machine has a defect, which the message describes.
         """
         is_due, active = self._is_due(event), len(self._active)
         commands = self._answer(event)
@@ -166,7 +168,7 @@ class MasterBatchCoordinator:
         return []
 
     def is_live(self, attempt: TransactionAttempt) -> bool:
-        """Tell whether this very attempt is the active one of its transaction."""
+        """Return true if exactly this attempt is the active one of its transaction."""
         entry = self._active.get(attempt.txid)
         return entry is not None and entry.attempt == attempt
 
@@ -179,14 +181,14 @@ class MasterBatchCoordinator:
         return evolve(self._store(), outcomes=(outcome,))
 
     def _end_drain(self) -> bool:
-        """Make a drain a pause if all that was begun is committed; return whether this has happened now."""
+        """Turn a drain into a pause if every begun transaction is committed; return true if it did."""
         is_over = self.standing.hold is Hold.DRAINING and not self.attempt_ids
         if is_over:
             self.standing = evolve(self.standing, hold=Hold.PAUSED)
         return is_over
 
     def _admit(self, ready: frozenset[int]) -> Iterator[Command]:
-        if self._end_drain():  # all of it turned out to be committed at a takeover
+        if self._end_drain():  # a takeover found every begun transaction committed
             yield self._store()
         admitted = list(self._startable(ready))
         for attempt in admitted:
@@ -228,7 +230,7 @@ class MasterBatchCoordinator:
         self.committing = tuple(pinned for pinned in self.committing if pinned.txid > attempt.txid)
         self.current_txid = attempt.txid + 1
         self._end_drain()
-        yield self._store()  # Store, then announce: Storm announces first, and a crash between the two loses the batch.
+        yield self._store()  # Store, then announce: Storm announces first, and a crash in between loses the batch.
         yield EmitSuccess(attempt)
 
     def _commit_lowest(self) -> Iterator[Command]:
@@ -238,7 +240,8 @@ class MasterBatchCoordinator:
             entry.status = AttemptStatus.COMMITTING
         if group and self.store_intents:
             pinned = [entry.attempt for entry in group]
-            # What an earlier, longer group has pinned behind this one stays: a late task may still apply it.
+            # The attempts that an earlier, longer group has pinned after this one stay: a late task may still apply
+            # them.
             self.committing = (*pinned, *(pin for pin in self.committing if pin.txid > pinned[-1].txid))
             yield self._store()
         for entry in group:
@@ -255,10 +258,10 @@ class MasterBatchCoordinator:
     def _store(self) -> StoreRecord:
         return StoreRecord(self.current_txid, dict(self.attempt_ids), self.committing, self.standing)
 
-    # --- what must hold after every event -----------------------------------------------------------------------------
+    # --- invariants that are checked after every event ----------------------------------------------------------------
 
     def _is_due(self, event: Event) -> bool:
-        """Tell whether anything has to follow from ``event``, which was not taken yet."""
+        """Return true if commands must follow from ``event``, which was not handled yet."""
         match event:
             case Ticked(ready):
                 idle = self.current_txid + len(self._active)
@@ -275,12 +278,12 @@ class MasterBatchCoordinator:
         return False
 
     def _check(self, event: Event, commands: list[Command], *, is_due: bool, active: int) -> None:
-        """Assert what must hold after ``event``, by what has changed.
+        """Assert that the invariants hold after ``event``.
 
         Args:
-            event: what was taken.
+            event: the event that was handled.
             commands: the answer.
-            is_due: whether anything had to follow.
+            is_due: whether commands had to follow.
             active: how many transactions were active before.
         """
         assert is_due or not commands, self._bug(event, "something follows from what changes nothing")

@@ -1,4 +1,4 @@
-"""What the world tells the driver: messages, posted from any thread, taken one turn at a time."""
+"""The messages to the driver: posted from any thread, and handled one turn at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coordinators.values.canonical import Fingerprint, Json
 
 @frozen
 class Acked:
-    """A consumer of ``stream`` took the edge ``took`` and made the edges ``made``; ``reporter`` names it once."""
+    """A consumer of ``stream`` took the edge ``took`` and made the edges ``made``; each ``reporter`` counts once."""
 
     attempt: TransactionAttempt
     stream: StreamId
@@ -25,10 +25,10 @@ class Acked:
 
 
 class FailureKind(Enum):
-    """Why an attempt failed, judged by the place where it did: never by what an exception says."""
+    """Why an attempt failed, judged by the place where it failed, never by the text of the exception."""
 
     USER_CODE = "user code"
-    """The batch's own code or data: it counts against the batch's retry policy."""
+    """The batch's own code or data failed: the failure counts against the batch's retry policy."""
 
     UNREACHABLE = "unreachable"
     """The source can't be reached just now: the batch waits for it, which doesn't count."""
@@ -37,14 +37,14 @@ class FailureKind(Enum):
     """The store of a state or sink is locked or can't be reached: the batch is replayed, which doesn't count."""
 
     INTERRUPTED = "interrupted"
-    """Something else broke it off, such as Spark or silence: it is replayed, which doesn't count."""
+    """Another cause, such as Spark or silence, interrupted the attempt: it is replayed, which doesn't count."""
 
     FATAL = "fatal"
-    """No replay mends it: the topology ends with the cause."""
+    """No replay can succeed: the topology ends with the cause."""
 
     @property
     def counts(self) -> bool:
-        """Whether it counts against the batch's retry policy."""
+        """Whether the failure counts against the batch's retry policy."""
         return self is FailureKind.USER_CODE
 
 
@@ -53,8 +53,8 @@ class Diagnosis:
     """Why something failed.
 
     Attributes:
-        txid: the transaction whose failure it is, where several were worked on at once and it is known.
-        state: the state or sink that it was in, where it was in a commit.
+        txid: the transaction that failed, if several were in progress at once and the failed one is known.
+        state: the state or sink that failed, if the failure was in a commit.
     """
 
     cause: BaseException
@@ -68,9 +68,9 @@ class Failed:
     """``attempt`` cannot be finished.
 
     Attributes:
-        spouts: whose rows it was about, or whose commit; whose source is unreachable, where that is the kind. Several:
-            one of them.
-        state: the state or sink that it was in, where it was in a commit.
+        spouts: the spouts whose rows or commit failed; for the kind `UNREACHABLE`, the spouts whose source is
+            unreachable. If there are several, the failure is in one of them.
+        state: the state or sink that failed, if the failure was in a commit.
     """
 
     attempt: TransactionAttempt
@@ -82,11 +82,12 @@ class Failed:
 
 @frozen
 class Defined:
-    """A spout's coordinator defined ``txid``, as it calls a number; ``moved`` are the cursors that move with it.
+    """A spout's coordinator defined ``txid``, in the spout's own numbering.
 
     Attributes:
+        moved: the cursors that move when the batch commits.
         more: whether another answer to the same ask follows, about the next txid.
-        bytes: how long ``metadata`` is as JSON.
+        bytes: the length of ``metadata`` as JSON.
     """
 
     spout: str
@@ -100,10 +101,10 @@ class Defined:
 
 @frozen
 class NotReady:
-    """A spout's coordinator has nothing to define ``txid`` with yet.
+    """A spout's coordinator can't define ``txid`` yet.
 
     Attributes:
-        is_pending: some input will be ready without any more coming.
+        is_pending: some input will become ready even if no more arrives.
     """
 
     spout: str
@@ -114,7 +115,7 @@ class NotReady:
 
 @frozen
 class DefinitionFailed:
-    """A spout's coordinator raised while it was asked for ``txid``."""
+    """A spout's coordinator raised an exception when it was asked for ``txid``."""
 
     spout: str
     ask: int
@@ -124,11 +125,11 @@ class DefinitionFailed:
 
 @frozen
 class OffsetsResolved:
-    """What a batch consists of was found out by emitting it; posted before the emission is acked.
+    """Emitting a batch has found out which rows it consists of; posted before the emission is acked.
 
     Attributes:
         metadata: the definition, with its splits: replaces the one without.
-        moved: the cursors that move when this very attempt has committed.
+        moved: the cursors that move when exactly this attempt has committed.
     """
 
     attempt: TransactionAttempt
@@ -139,7 +140,7 @@ class OffsetsResolved:
 
 @frozen
 class Fingerprinted:
-    """What the rows of a spout's part of ``attempt`` were; comes before the report of the job that saw them."""
+    """The fingerprint of a spout's rows in ``attempt``; arrives before the report of the job that read them."""
 
     attempt: TransactionAttempt
     spout: str
@@ -155,12 +156,12 @@ class SuccessDelivered:
 
 @frozen
 class Reported:
-    """Something has come of what was announced: `BatchStreams.take` tells what."""
+    """A listener stream has something to report: `BatchStreams.take` returns it."""
 
 
 @frozen
 class Broken:
-    """Something that no replay mends; the topology ends with ``cause``."""
+    """A failure that no replay can mend; the topology ends with ``cause``."""
 
     cause: BaseException
 
@@ -177,25 +178,25 @@ class ResumeRequested:
 
 @frozen
 class WishesChanged:
-    """An operator may have left a wish."""
+    """An operator may have stored a wish."""
 
 
 @frozen
 class StopRequested:
-    """The user wants an end: after what is active has committed (``drain``), or now."""
+    """The user wants to stop: after every active transaction has committed (``drain``), or immediately."""
 
     drain: bool
 
 
 @frozen(eq=False)
 class IdleWanted:
-    """Call ``done(None)`` once a check begun after this message finds nothing left to do, or ``done(error)`` if not."""
+    """Call ``done(None)`` if a check begun after this message finds no work left, or ``done(error)`` if it can't."""
 
     done: Callable[[BaseException | None], Any]
 
 
 DefinitionMessage = Defined | NotReady | DefinitionFailed | OffsetsResolved | Fingerprinted
-"""What a transaction consists of: its definition, and what is found out by emitting it."""
+"""The definition of a transaction, and the parts of it that only emitting finds out."""
 
 Message = (
     Acked

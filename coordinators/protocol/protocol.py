@@ -1,4 +1,4 @@
-"""The vocabulary of the machine: what it is told (events, past tense) and what it asks for (commands, imperative)."""
+"""The vocabulary of the machine: the events that it receives (past tense) and the commands that it returns."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _frozen(txids: Iterable[int]) -> frozenset[int]:
 
 @frozen
 class Ticked:
-    """Time for new batches. ``ready`` are the txids that may be emitted now: defined, and not backing off."""
+    """New batches may start. ``ready`` are the txids that may be emitted now: defined, and not backing off."""
 
     ready: frozenset[int] = field(converter=_frozen)
 
 
 @frozen
 class PhaseAcked:
-    """The ledger of ``stream`` for ``attempt`` came to zero. A late ack can't finish another phase."""
+    """The ledger of ``stream`` for ``attempt`` reached zero. A late ack can't finish another phase."""
 
     attempt: TransactionAttempt
     stream: StreamId
@@ -43,14 +43,14 @@ class PhaseAcked:
 
 @frozen
 class AttemptFailed:
-    """``attempt`` failed or fell silent, in whatever phase."""
+    """``attempt`` failed or was silent for too long, in any phase."""
 
     attempt: TransactionAttempt
 
 
 @frozen
 class Stopping:
-    """The process was asked to stop: no new batches and no replays; what is under way commits."""
+    """The process was asked to stop: no new batches and no replays; transactions in progress commit."""
 
 
 @frozen
@@ -68,14 +68,14 @@ Event = Ticked | PhaseAcked | AttemptFailed | Stopping | Wished
 
 @frozen
 class StoreRecord:
-    """Make the coordinator's position durable; everything after it in the list waits for that.
+    """Store the coordinator's position; the commands that follow it in the list wait until it is durable.
 
     Attributes:
         current_txid: the lowest transaction that is not committed.
         attempt_ids: the last attempt id of each transaction from ``current_txid`` on that was ever tried.
-        committing: attempts whose commit may have begun and is not closed (only where intents are stored).
-        standing: what stands by the wishes of operators.
-        outcomes: of the wishes that this very write carries out, and removes.
+        committing: attempts whose commit may have begun and is not closed (only if intents are stored).
+        standing: the wishes of operators that are in effect.
+        outcomes: the outcomes of the wishes that exactly this write carries out, and removes.
     """
 
     current_txid: int

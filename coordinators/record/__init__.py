@@ -1,1 +1,1 @@
-"""What a topology keeps durably: its record, the wishes of operators, and the port to its store."""
+"""The durable state of a topology: its record, the wishes of operators, and the interface of its store."""

@@ -1,8 +1,8 @@
-"""What a topology consists of, by what each part says of itself, and how that is kept in the record.
+"""The declared parts of a topology: spouts, states, windows and sinks, and their stored form in the record.
 
-What is stored outlives the program that declared it: a spout's position, a state's values. So a part is known by its
-name, and its identity says whether what is stored under that name is still its own.
-`coordinators.takeover.changes` compares.
+Stored data outlives the program that declared it, such as a spout's position or a state's values. So a part is known by
+its name, and its identity tells whether the data that is stored under that name still belongs to it. The module
+`coordinators.takeover.changes` compares them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ class Declaration:
     Attributes:
         kind: ``spout``, ``state``, ``window`` or ``sink``.
         name: under which its position or its data is stored; unique among the spouts, and among all others.
-        identity: by word, what it can't change without being another one: a text, or a list with the name of a class
-            and those of the classes it is derived from.
-        details: by word, what it may change; a change is told.
-        fixed: the words of ``identity`` that the stored data holds fast: nobody can accept that they change.
-        way: what leads to it, as in ``lines > map > filter``; empty for a spout.
-        is_named: whether a user has named it. If not, it is called after its spouts, and ``way`` is its identity too.
+        identity: by word, the facts that make it this part; if one changes, it is another part. A fact is a text, or a
+            list with the name of a class and the names of its base classes.
+        details: by word, the facts that may change; a change is logged.
+        fixed: the words of ``identity`` on which the stored data depends: a user can't accept that they change.
+        way: the operations that lead to it, as in ``lines > map > filter``; empty for a spout.
+        is_named: whether a user has named it. If not, it is named after its spouts, and ``way`` belongs to its identity
+            too.
     """
 
     kind: str
@@ -43,14 +44,15 @@ class Declaration:
 
 @frozen(kw_only=True)
 class StoredDeclaration:
-    """What the record knows of a spout, state, window or sink that was declared at an earlier start.
+    """A spout, state, window or sink that was declared at an earlier start, as the record stores it.
 
     Attributes:
-        kind: as in `Declaration`; empty where only the name is known, of before declarations were kept.
+        kind: as in `Declaration`; empty if only the name is known, from before declarations were stored.
         identity: as in `Declaration`.
         details: as in `Declaration`.
         way: as in `Declaration`.
-        until: the last transaction that it had part in, if it was left out after that; None: it was declared last time.
+        until: if it was left out of the topology, the last transaction that it took part in; None: it was declared at
+            the last start.
     """
 
     name: str
@@ -62,7 +64,7 @@ class StoredDeclaration:
 
     @classmethod
     def of(cls, declared: Declaration) -> StoredDeclaration:
-        """Return what is to be stored of ``declared``."""
+        """Return the stored form of ``declared``."""
         return cls(
             name=declared.name,
             kind=declared.kind,
@@ -73,7 +75,7 @@ class StoredDeclaration:
 
     @property
     def json(self) -> Json:
-        """As it is stored under its name."""
+        """The stored form under its name."""
         stored: dict[str, Json] = {
             "kind": self.kind,
             "identity": dict(self.identity),
@@ -85,12 +87,12 @@ class StoredDeclaration:
 
 @frozen
 class Declared:
-    """What the record says was declared.
+    """The declarations in the record.
 
     Attributes:
-        plan: tells two plans apart; see `Declarations.plan`. Empty: unknown.
-        spouts: by name, those left out too.
-        outputs: states, windows and sinks by name, those left out too.
+        plan: distinguishes plans; see `Declarations.plan`. Empty: unknown.
+        spouts: by name, including those that were left out.
+        outputs: states, windows and sinks by name, including those that were left out.
     """
 
     plan: str = ""
@@ -99,7 +101,7 @@ class Declared:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Declared:
-        """Read it from `CoordinatorRecord.declared`."""
+        """Return the declarations of `CoordinatorRecord.declared`."""
         spouts, outputs = (
             {name: StoredDeclaration(name=name, **each) for name, each in stored[part].items()}
             for part in ("spouts", "outputs")
@@ -108,7 +110,7 @@ class Declared:
 
     @property
     def json(self) -> Mapping[str, Json]:
-        """As it is stored."""
+        """The stored form."""
         return {
             "plan": self.plan,
             "spouts": {name: each.json for name, each in self.spouts.items()},
@@ -118,7 +120,7 @@ class Declared:
 
 @frozen
 class Declarations:
-    """All that a topology consists of now.
+    """The current declarations of a topology.
 
     Attributes:
         accept: the changes that a user has accepted in this program; see `coordinators.takeover.changes`.
@@ -139,7 +141,7 @@ class Declarations:
 
     @property
     def plan(self) -> str:
-        """8 hex digits, the same as long as the declarations and what leads to each are; functions are not in it."""
+        """8 hex digits that change with the declarations and the operations before each; functions are not included."""
         parts = sorted(
             [each.kind, each.name, each.way, canonical_json({word: _own(of) for word, of in each.identity.items()})]
             for each in self.entries
@@ -148,17 +150,17 @@ class Declarations:
 
 
 def is_same(before: Json, now: Json) -> bool:
-    """Tell whether two facts are equal; of classes, whether one is derived from the other."""
+    """Return true if two facts are equal; for classes, if one is derived from the other."""
     if isinstance(before, list) and isinstance(now, list) and before and now:
         return before[0] in now or now[0] in before
     return before == now
 
 
 def shown(fact: Json) -> str:
-    """Show a fact as messages do."""
+    """Format a fact for messages."""
     return str(_own(fact))
 
 
 def _own(fact: Json) -> Json:
-    """Return the fact without the classes that a class is derived from."""
+    """Return the fact without the base classes of a class."""
     return fact[0] if isinstance(fact, list) and fact else fact

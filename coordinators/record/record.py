@@ -1,9 +1,12 @@
-"""What is durable about a topology: one record, written whole, read back whole or not at all.
+"""The durable state of a topology: one record, always written and read as a whole.
 
-The record is a head of some kilobytes plus blobs for whatever would make it large: cursors, and metadata above 4 KiB,
-or less where there is much of it. A blob never changes: its name ends in a digest of its text, and a text that changed
-is another blob. So blobs may be stored ahead of the head that names them, a record whose parts don't belong together is
-found out when it is read, and there is no limit to a record but that each of its parts fits into one write.
+The record is a head of some kilobytes plus blobs for the larger parts: cursors, and metadata above 4 KiB. If there is
+much metadata, this limit is lower. A blob never changes: its name ends in a digest of its text, and a changed text
+becomes another blob. This has three consequences:
+
+- Blobs may be stored before the head that names them.
+- When a record is read, parts that don't belong together are detected.
+- The size of a record has no limit except that each of its parts must fit into one write.
 """
 
 from __future__ import annotations
@@ -16,27 +19,24 @@ from attrs import asdict, field, frozen
 
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing
 from coordinators.values.attempt import INITIAL_TXID, TransactionAttempt
-from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_digest, content_hash
+from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_digest, content_hash, other_version
 from coordinators.values.cursors import Cursors, CursorShard
 from coordinators.values.errors import MetadataError
 from coordinators.values.numbers import SpoutNumbers
 
-RECORD_VERSION = 3
-READABLE_VERSIONS = (1, 2, RECORD_VERSION)
-"""Version 1 lacks ``failures`` and all fields behind it, and its blobs keep their names while their text changes.
-Releases that know it alone refuse 2. A record is of version 3 while something stands by the wish of an operator: older
-releases would go on as if it didn't, so they refuse it. Otherwise it stays at 2, which they read."""
+RECORD_VERSION = 4
+"""Of the format of records. Versions 1 to 3 were written before the first release; they are refused."""
 
 INLINE_BYTES_MAX = 4 * 1024
-"""Metadata up to this size stand in the head,"""
+"""The maximum size of metadata that is stored in the head, see `INLINE_TOTAL_BYTES_MAX`."""
 
 INLINE_TOTAL_BYTES_MAX = 64 * 1024
-"""as long as all of them together are no larger than this."""
+"""The maximum size of all metadata in the head together."""
 
 
 @frozen
 class CommitIntent:
-    """An attempt whose commit may have begun, with the hash of the definition it was made from."""
+    """An attempt with a commit that may have begun, and the hash of its definition."""
 
     attempt: TransactionAttempt
     hash: str
@@ -44,16 +44,17 @@ class CommitIntent:
 
 @frozen
 class Failure:
-    """What went wrong with a transaction that is not committed.
+    """The failures of a transaction that is not committed.
 
     Attributes:
-        count: failures of its own; what `Retries` counts. After a halt, a start gives it one more try.
-        attempt_id: the attempt that failed last; -1: it could not be defined.
+        count: failures by its own code or data, which `Retries` counts. If the topology has ended because of it, a
+            start gives it one more try.
+        attempt_id: the attempt that failed last; -1: the transaction could not be defined.
         cause: the last error, as text.
         since: when it failed for the first time, seconds since 1970 by the leader's clock; shown, never compared.
         last: when it failed last, likewise.
         tries: failures of any kind.
-        spout: whose source can't be reached, and is waited for; None: it isn't that.
+        spout: the spout with an unreachable source that it waits for; None: it doesn't wait for a source.
     """
 
     count: int
@@ -70,34 +71,35 @@ class Failure:
         return f"{times}, {max(0.0, now - self.since):,.0f} s"
 
 
-# large: one field for each thing that is stored, since all of it is replaced in one write
+# large: one field for each stored value, since all of them are replaced in one write
 @frozen
 class CoordinatorRecord:
     """The durable state of one topology.
 
     Attributes:
         epoch: the leadership that wrote it.
-        seq: counts writes over all epochs; how an unknown outcome is told from a lost write.
+        seq: counts writes over all epochs. After a write with unknown outcome, it tells whether the write was stored.
         current_txid: the lowest transaction that is not committed.
-        attempt_ids: last attempt id by txid, from ``success_upto + 1`` on: those below ``current_txid`` are committed
-            and still owed their success, the others were tried and are not committed.
+        attempt_ids: last attempt id by txid, from ``success_upto + 1`` on. Those below ``current_txid`` are committed
+            and their success is still owed; the others were tried and are not committed.
         metadata: definition by number, then by spout; kept for the active transactions and the one before them.
         committing: attempts whose commit may have begun and is not closed.
         states: the txid at which each state joined the topology.
         cursors: positions by spout.
         success_upto: the last transaction whose success was delivered.
-        fingerprints: what the rows of an attempt were, by number, then by spout; of those that are not committed.
+        fingerprints: of the rows of attempts, by number, then by spout; for transactions that are not committed.
         failures: by txid, of transactions that have failed and are not committed.
         times: by txid, the transaction's time in milliseconds since 1970, fixed when it was first admitted; of the
             active transactions and the one before them.
-        declared: what the topology consisted of at its last start, by kind and name; None: a release wrote this record
-            that kept no such thing.
+        declared: the parts of the topology at its last start, by kind and name; None: unknown, the record was
+            written by a release that didn't store them.
         accepted: the changes that a user has accepted, in the order of their use; each is used once.
-        resting: the last metadata of each spout that is not declared any more; it goes on from there if it comes back.
+        resting: the last metadata of each spout that is not declared any more; if the spout comes back, it continues
+            from there.
         gaps: by state, the transactions that it was left out of, as a user has accepted; the last such gap of each.
-        numbers: by what number spouts know a transaction; says of those that were attempted whether they are empty.
-        standing: what stands by the wishes of operators.
-        outcomes: what came of the last wishes, oldest first.
+        numbers: the numbers by which spouts know transactions; tells which attempted transactions are empty.
+        standing: the wishes of operators that are in effect.
+        outcomes: of the last wishes, oldest first.
     """
 
     epoch: int
@@ -121,14 +123,14 @@ class CoordinatorRecord:
     outcomes: tuple[Outcome, ...] = ()
 
     def definition(self, txid: int) -> Mapping[str, Json]:
-        """Return what ``txid`` was last defined as, by spout; nothing where it is empty, or was never attempted."""
+        """Return the last definition of ``txid``, by spout; nothing if it is empty, or was never attempted."""
         number = self.numbers.of(txid)
         return {} if number is None else self.metadata.get(number, {})
 
 
 @frozen
 class EncodedRecord:
-    """A record as it is stored: the head, and by its name the text of every blob that the head names."""
+    """A record in its stored form: the head, and the texts of all blobs that the head names, by name."""
 
     head: str
     blobs: Mapping[str, str]
@@ -142,7 +144,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
     """
     blobs: dict[str, str] = {}
     body: dict[str, Json] = {
-        "version": 2 if record.standing == NOTHING_STANDS else RECORD_VERSION,
+        "version": RECORD_VERSION,
         "epoch": record.epoch,
         "seq": record.seq,
         "current_txid": record.current_txid,
@@ -175,7 +177,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
 
 
 def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]:
-    """Return what is left out where there is nothing to say."""
+    """Return the fields that are left out if they have their default."""
     body: dict[str, Json] = {}
     if record.numbers != SpoutNumbers():
         body["numbers"] = {"empty": list(record.numbers.empty), "forgotten": record.numbers.forgotten}
@@ -206,13 +208,14 @@ def _cursors(spout: str, positions: Cursors, blobs: dict[str, str]) -> Json:
 def _declared(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
     if record.declared is None:
         return None
-    return _inline_or_blob("declared", dict(record.declared), 0, blobs)  # never in the head, which is written each time
+    return _inline_or_blob("declared", dict(record.declared), 0, blobs)  # not in the head, which every write replaces
 
 
 def _inline_max(definitions: int) -> int:
-    """Return how long the text of one of so many definitions may be to stand in the head.
+    """Return the maximum length of the text of a definition in the head, given their number.
 
-    A power of two, so that it seldom changes while transactions come and go: what moves is written again.
+    A power of two, so that it seldom changes while transactions come and go: metadata that moves between head and blob
+    is written again.
     """
     share = INLINE_TOTAL_BYTES_MAX // max(1, definitions)
     return min(INLINE_BYTES_MAX, 1 << share.bit_length() - 1)
@@ -228,21 +231,22 @@ def _inline_or_blob(name: str, value: Json, inline_max: int, blobs: dict[str, st
 
 
 def blob_names(head: str, *, where: str) -> list[str]:
-    """Return the blobs that the record with this head consists of."""
+    """Return the names of the blobs of the record with this head."""
     return list(_verified(head, where)["blobs"])
 
 
 def missing_blobs(head: str, blobs: Mapping[str, str], *, where: str) -> list[str]:
-    """Return those that the record with this head consists of, and ``blobs`` lacks, or has with another content."""
+    """Return the blobs of the record with this head that ``blobs`` lacks, or contains with another text."""
     body = _verified(head, where)
-    return [name for name in body["blobs"] if name not in blobs or not _is_whole(name, blobs[name], body)]
+    return [name for name in body["blobs"] if name not in blobs or not _is_whole(name, blobs[name])]
 
 
 def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRecord:
     """Return the record that was stored as ``head`` and ``blobs``; ``where`` is named in errors.
 
     Raises:
-        MetadataError: it is not a record of this version, or damaged. Nothing is ever read as "start over".
+        MetadataError: it is not a record of a readable version, or is damaged. Unreadable data never means that the
+            topology starts from the beginning.
     """
     for name in missing_blobs(head, blobs, where=where):
         raise _unreadable(where, f"its part {name!r} is {'damaged' if name in blobs else 'missing'}")
@@ -250,9 +254,7 @@ def decode(head: str, blobs: Mapping[str, str], *, where: str) -> CoordinatorRec
     return _shaped(where, lambda: _from_body(body, blobs))
 
 
-def _is_whole(name: str, text: str, body: Mapping[str, Any]) -> bool:
-    if body["version"] == 1:
-        return bool(content_hash(text) == body["blobs"][name])
+def _is_whole(name: str, text: str) -> bool:
     return content_digest(text) == name.rpartition("=")[2]
 
 
@@ -280,14 +282,14 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         success_upto=body["success_upto"],
         fingerprints={
             int(txid): {spout: Fingerprint(*each) for spout, each in seen.items()}
-            for txid, seen in body.get("fingerprints", {}).items()
+            for txid, seen in body["fingerprints"].items()
         },
-        failures={int(txid): Failure(**failure) for txid, failure in body.get("failures", {}).items()},
-        times={int(txid): time for txid, time in body.get("times", {}).items()},
-        declared=definition(body["declared"]) if body.get("declared") else None,
-        accepted=tuple(body.get("accepted", ())),
-        resting={spout: definition(entry) for spout, entry in body.get("resting", {}).items()},
-        gaps={state: range(*gap) for state, gap in body.get("gaps", {}).items()},
+        failures={int(txid): Failure(**failure) for txid, failure in body["failures"].items()},
+        times={int(txid): time for txid, time in body["times"].items()},
+        declared=definition(body["declared"]) if body["declared"] else None,
+        accepted=tuple(body["accepted"]),
+        resting={spout: definition(entry) for spout, entry in body["resting"].items()},
+        gaps={state: range(*gap) for state, gap in body["gaps"].items()},
         numbers=_numbers(**body.get("numbers", {})),
         standing=Standing.from_json(body["standing"]) if "standing" in body else NOTHING_STANDS,
         outcomes=tuple(map(Outcome.from_json, definition(body["outcomes"]) if "outcomes" in body else ())),
@@ -309,19 +311,13 @@ def _verified(head: str, where: str) -> dict[str, Any]:
         raise _unreadable(where, f"it is not JSON ({error})") from error
     if not isinstance(body, dict) or "version" not in body:
         raise _unreadable(where, "it is not a coordinator record")
-    if body["version"] not in READABLE_VERSIONS:
-        raise _unreadable(
-            where,
-            f"it has version {body['version']!r}, this release reads version {RECORD_VERSION} and older; a newer "
-            f"release wrote it, run that one",
-        )
+    if body["version"] != RECORD_VERSION:
+        raise _unreadable(where, other_version(body["version"], RECORD_VERSION))
     crc = body.pop("crc", None)
     if crc != content_hash(canonical_json(body)):
         raise _unreadable(where, "its checksum does not match its content")
     blobs = body.get("blobs")
-    if not isinstance(blobs, dict if body["version"] == 1 else list) or not all(
-        isinstance(name, str) for name in blobs
-    ):
+    if not isinstance(blobs, list) or not all(isinstance(name, str) for name in blobs):
         raise _unreadable(where, "it does not name its blobs")
     return body
 
@@ -335,6 +331,6 @@ def _shaped(where: str, build: Callable[[], CoordinatorRecord]) -> CoordinatorRe
 
 def _unreadable(where: str, why: str) -> MetadataError:
     return MetadataError(
-        f"the record at {where} cannot be read: {why}. The topology stops rather than start over; "
-        f"restore the record from a backup, or `trident reset` the topology"
+        f"the record at {where} cannot be read: {why}. The topology stops instead of starting "
+        f"from the beginning. To fix this: restore the record from a backup, or `trident reset` the topology"
     )

@@ -1,7 +1,7 @@
-"""Where the record lives: the port that the driver uses, and its in-memory twin.
+"""The store of the record: the interface that the driver uses, and its in-memory implementation.
 
-The twin is a real implementation (tests, `trident script` and the simulation run on it), held to the same contract
-suite as the ZooKeeper one.
+The in-memory implementation is used by tests, `trident script` and the simulation. It passes the same contract suite as
+the ZooKeeper one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from coordinators.values.errors import CoordinationLost, FencedError, TridentErr
 
 @frozen
 class TopologyIdentity:
-    """Who a topology is to its sinks: the name may be used again, the uuid never is.
+    """The identity of a topology for its sinks: the name may be used again, the uuid never is.
 
     Attributes:
-        name: what the user called it.
+        name: chosen by the user.
         uuid: drawn when the topology was first started.
-        incarnation: from 1 on; changes only when an operator resets the topology, which starts txids over.
+        incarnation: from 1 on. Changes only when an operator resets the topology, after which txids begin at 1 again.
     """
 
     name: str
@@ -37,7 +37,7 @@ class RecordStore(Protocol):
 
     @property
     def identity(self) -> TopologyIdentity:
-        """Whose record this is."""
+        """The topology of this record."""
         ...
 
     @property
@@ -56,67 +56,67 @@ class RecordStore(Protocol):
         ...
 
     def read(self) -> CoordinatorRecord | None:
-        """Return the record as it is now; None if the topology has none yet.
+        """Return the current record; None if the topology has none yet.
 
         Raises:
-            MetadataError: it cannot be read.
-            CoordinationLost: the store is out of reach.
+            MetadataError: the record cannot be read.
+            CoordinationLost: the store can't be reached.
         """
         ...
 
     def write(self, record: CoordinatorRecord) -> None:
-        """Replace the record; durable when this returns. Wishes whose outcomes it adds are removed with it.
+        """Replace the record; durable when this returns. Removes the wishes with outcomes in ``record``.
 
         Raises:
             FencedError: a newer leadership exists; nothing was written.
-            CoordinationLost: the store is out of reach.
+            CoordinationLost: the store can't be reached.
             MetadataError: it is too large or not JSON; nothing was written.
         """
         ...
 
     def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
-        """Return what operators have wished and nobody carried out, in the order in which it came.
+        """Return the operators' wishes that were not carried out yet, in order of arrival.
 
         Args:
             changed: called once, on any thread, when there may be other wishes than these.
 
         Raises:
-            CoordinationLost: the store is out of reach.
+            CoordinationLost: the store can't be reached.
         """
         ...
 
     def heartbeat(self) -> None:
-        """Prove leadership to ourselves, if it is time to; called every so often while nothing is written."""
+        """Renew the proof of leadership if it is due; called regularly while nothing is written."""
         ...
 
     def ensure_leading(self) -> None:
-        """Return if no other leader can exist at this moment by our own clock; any thread may ask.
+        """Return if, by the local clock, no other leader can exist at this moment; any thread may call it.
 
         Raises:
             FencedError: another leadership exists.
-            CoordinationLost: our own deadline has passed, or the store is out of reach.
+            CoordinationLost: the local deadline has passed, or the store can't be reached.
         """
         ...
 
     def explain_loss(self, lost: CoordinationLost) -> TridentError:
-        """Return what ``lost``, by which this leadership ended, turns out to be.
+        """Return the actual cause of ``lost``, the error that ended this leadership.
 
-        `FencedError` if somebody else leads now.
+        `FencedError` if another process leads now.
         """
         ...
 
     def close(self) -> None:
-        """Give up leadership, so that the next one need not wait. Never raises."""
+        """Release leadership, so that the next leader need not wait. Never raises."""
         ...
 
 
 @define
 class InMemoryCoordination:
-    """What outlives a crash: identity, epoch, record and wishes of one topology, as a server would keep them.
+    """The durable state of one topology, as a server would store it: identity, epoch, record and wishes.
 
     Attributes:
-        wishes: by id, in the order in which they came.
-        changed: whom to tell of the next change of ``wishes``.
+        wishes: by id, in order of arrival.
+        changed: called at the next change of ``wishes``.
     """
 
     identity: TopologyIdentity = field(factory=lambda: TopologyIdentity("in-memory", str(uuid4()), 1))
@@ -126,14 +126,14 @@ class InMemoryCoordination:
     changed: Callable[[object], None] | None = None
 
     def wish(self, wish: Wish) -> None:
-        """Leave ``wish`` of an operator for whoever leads."""
+        """Store ``wish`` of an operator for the leader."""
         self.wishes.setdefault(wish.id, wish)
         changed, self.changed = self.changed, None
         if changed is not None:
             changed(wish)
 
     def acquire(self) -> InMemoryRecordStore:
-        """Lead from now on; every earlier leadership is fenced."""
+        """Begin a new leadership; every earlier one is fenced."""
         self.epoch += 1
         self.changed = None
         return InMemoryRecordStore(self, self.epoch)
@@ -141,7 +141,7 @@ class InMemoryCoordination:
 
 @define
 class InMemoryRecordStore:
-    """One leadership over an `InMemoryCoordination`. Keeps what JSON keeps, as ZooKeeper would."""
+    """One leadership over an `InMemoryCoordination`. Stores JSON, as ZooKeeper does."""
 
     coordination: InMemoryCoordination
     epoch: int
@@ -150,16 +150,13 @@ class InMemoryRecordStore:
 
     @property
     def identity(self) -> TopologyIdentity:
-        """Whose record this is."""
         return self.coordination.identity
 
     def read(self) -> CoordinatorRecord | None:
-        """Return the record as it is now; None if the topology has none yet."""
         stored = self.coordination.stored
         return None if stored is None else decode(stored.head, stored.blobs, where=f"memory of {self.identity.name}")
 
     def write(self, record: CoordinatorRecord) -> None:
-        """Replace the record, if we still lead."""
         self.ensure_leading()
         self.coordination.stored = encode(record)
         for outcome in record.outcomes:
@@ -167,16 +164,19 @@ class InMemoryRecordStore:
         self.writes += 1
 
     def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
-        """Return what operators have wished and nobody carried out."""
         self.coordination.changed = changed
         return list(self.coordination.wishes.values())
 
     def heartbeat(self) -> None:
-        """Do nothing: nothing expires in memory."""
+        """Check that no later leadership was acquired; nothing expires in memory."""
         self.ensure_leading()
 
     def ensure_leading(self) -> None:
-        """Raise FencedError if a later leadership was acquired."""
+        """Return if no later leadership was acquired.
+
+        Raises:
+            FencedError: one was.
+        """
         if self.coordination.epoch != self.epoch:
             raise FencedError(
                 f"topology {self.identity.name!r}: epoch {self.epoch} is over, epoch {self.coordination.epoch} leads",
@@ -184,8 +184,8 @@ class InMemoryRecordStore:
             )
 
     def explain_loss(self, lost: CoordinationLost) -> TridentError:
-        """Return ``lost``: memory is never out of reach, so there is nothing to find out."""
+        """Return ``lost``: memory can always be reached, so there is no other cause."""
         return lost
 
     def close(self) -> None:
-        """Do nothing: there is nothing to give up."""
+        """Do nothing, because nothing is held."""

@@ -1,8 +1,8 @@
-"""Wishes: what an operator wants of a running topology, what stands because of them, and what came of each. Pure.
+"""Wishes: an operator's requests to a running topology, the holds and limits that result, and their outcomes. Pure.
 
-A wish is left where the record is, by anybody who may write there. Whoever leads carries it out: the write that changes
-what stands removes the wish, and stores its outcome. So it is carried out once, whoever crashes when; where nobody
-leads it waits for the next leader, who carries it out before it starts anything.
+Any process with write access stores a wish next to the record. The leader carries it out: the write that changes what
+is in effect also removes the wish and stores its outcome. So each wish is carried out exactly once, even across
+crashes. If no process leads, the wish waits for the next leader, which carries it out before it starts any batch.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from coordinators.values.errors import ConfigError
 REASON_CHARS_MAX = 500
 
 OUTCOMES_KEPT = 16
-"""So many outcomes are in a record, the last ones; no turn carries out more wishes."""
+"""The number of outcomes in a record, the last ones; no turn carries out more wishes."""
 
 
 class Action(StrEnum):
-    """What an operator may wish."""
+    """The kinds of wishes."""
 
     PAUSE = "pause"
-    """Start no batch and no replay until `RESUME`; what is under way goes on and commits."""
+    """Start no batch and no replay until `RESUME`; transactions in progress continue and commit."""
 
     RESUME = "resume"
-    """Go on, at full speed: lifts whatever stands."""
+    """Continue at full speed: lifts every hold and limit."""
 
     DRAIN = "drain"
-    """Start nothing new, but replay what was begun until all of it is committed; then pause."""
+    """Start nothing new, but replay begun transactions until all of them are committed; then pause."""
 
     RATE = "rate"
-    """Go on more slowly."""
+    """Limit the speed."""
 
 
 class Hold(StrEnum):
-    """What may start, as far as operators are concerned."""
+    """The part of the batches that operators hold back."""
 
     NOTHING = "nothing"
-    """Nothing is held back."""
+    """No batch is held back."""
 
     DRAINING = "draining"
     """Only replays start."""
 
     PAUSED = "paused"
-    """Nothing starts."""
+    """No batch starts."""
 
 
 LIMIT_MAX = 2**63 - 1
-"""Of a number of transactions or rows; what stores and Spark count with."""
+"""The maximum of a number of transactions or rows: the largest integer of databases and Spark."""
 
 INTERVAL_SECONDS_MAX = 10**9
-"""Between two batches, 30 years; a wait that is longer can't be made."""
+"""The maximum time between two batches, 30 years; a longer wait is impossible."""
 
 
 def _is_whole(value: object) -> bool:
@@ -66,19 +66,19 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_pace(value: object) -> bool:
-    """Tell whether ``value`` is a number that a finite float can hold."""
+    """Return true if ``value`` is a number in range that a finite float can hold."""
     is_number = type(value) in (int, float)
     return is_number and 1 / INTERVAL_SECONDS_MAX <= value <= sys.float_info.max  # type: ignore[operator]  # it is one
 
 
 @frozen(kw_only=True)
 class Rate:
-    """How fast batches may start at most. None: no slower than the topology's own settings say.
+    """Upper limits for the speed of batches. None: no lower limit than the topology's own settings.
 
     Attributes:
         batches_per_second: new batches; replays don't count.
-        pending: transactions under way at once; above ``max_spout_pending`` it changes nothing.
-        max_batch: rows of a new batch from each spout, of those that can limit them.
+        pending: transactions in progress at once; above ``max_spout_pending`` it has no effect.
+        max_batch: rows of a new batch from each spout that can limit them.
     """
 
     batches_per_second: float | None = None
@@ -86,10 +86,10 @@ class Rate:
     max_batch: int | None = None
 
     def check(self) -> None:
-        """Return if each limit is one.
+        """Return if each limit is valid.
 
         Raises:
-            ConfigError: one is not.
+            ConfigError: a limit is out of range.
         """
         if self.batches_per_second is not None and not _is_pace(self.batches_per_second):
             raise ConfigError(
@@ -108,15 +108,15 @@ class Rate:
 
 @frozen
 class Wish:
-    """Something that an operator wants.
+    """A request by an operator, or by the process itself.
 
     Attributes:
-        id: unique; by which its outcome is found.
-        action: what it is; None: this release doesn't know it.
+        id: unique; identifies its outcome.
+        action: the kind of the wish; None: this release doesn't know it.
         rate: for `Action.RATE`, the limits to set; the others stay.
-        reason: why, for people who find that it stands; empty: no reason was given.
-        epoch: the leadership whose own process wishes this, by ``query.pause()``; 0: an operator does. Such a wish is
-            not left in the store, has no outcome, and ends with its leadership.
+        reason: why, shown while the wish is in effect; empty: no reason was given.
+        epoch: the leadership whose own process wishes this, by ``query.pause()``; 0: an operator does. A wish by a
+            process is not stored, has no outcome, and ends with its leadership.
     """
 
     id: str
@@ -129,7 +129,7 @@ class Wish:
         """Return if a leader can carry it out.
 
         Raises:
-            ConfigError: a limit is none, or the reason is not one line of text.
+            ConfigError: a limit is out of range, or the reason is not one line of text.
         """
         self.rate.check()
         if len(self.reason) > REASON_CHARS_MAX or safe_text(self.reason) != self.reason:
@@ -145,7 +145,7 @@ class Wish:
 
     @classmethod
     def parse(cls, id: str, text: str) -> Wish:
-        """Return the wish that was stored as ``text``; its action is None if this release can't carry it out."""
+        """Return the wish that was stored as ``text``; without action if this release can't carry it out."""
         try:
             body = json.loads(text)
             reason = str(body.pop("reason", ""))
@@ -158,12 +158,12 @@ class Wish:
 
 @frozen
 class Standing:
-    """What stands by wishes: those of operators until they are lifted, a process's own pause until the process ends.
+    """The wishes in effect: an operator's until it is lifted, a process's own pause until the process ends.
 
     Attributes:
-        hold: what operators hold back.
+        hold: the hold that operators have set.
         rate: the limits that operators have set.
-        reason: what the last wish of an operator gave as its reason; empty: none.
+        reason: the reason of an operator's last wish; empty: none.
         paused_by: the epoch of the leadership whose own process has paused it; 0: no process has.
     """
 
@@ -179,15 +179,15 @@ class Standing:
 
     @property
     def takes_new(self) -> bool:
-        """Whether a transaction may start that was never begun."""
+        """Whether a transaction that was never begun may start."""
         return self.hold is Hold.NOTHING and self.paused_by == 0
 
     def led_by(self, epoch: int) -> Standing:
-        """Return what still stands when the leadership ``epoch`` leads: a pause of another one has ended with it."""
+        """Return the wishes in effect under the leadership ``epoch``; a pause by another process has ended."""
         return self if self.paused_by == epoch else evolve(self, paused_by=0)
 
     def after(self, wish: Wish) -> Standing:
-        """Return what stands once ``wish`` is carried out."""
+        """Return the wishes in effect after ``wish`` is carried out."""
         if wish.epoch:
             return evolve(self, paused_by=wish.epoch if wish.action is Action.PAUSE else 0)
         match wish.action:
@@ -208,10 +208,10 @@ class Standing:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Standing:
-        """Return what was stored as ``body``.
+        """Return the object that was stored as ``body``.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError: ``body`` is not its stored form.
         """
         limits = {name: value for name, value in body.items() if name not in ("hold", "reason", "paused_by")}
         return cls(Hold(body["hold"]), Rate(**limits), body.get("reason", ""), body.get("paused_by", 0))
@@ -222,13 +222,13 @@ NOTHING_STANDS = Standing()
 
 @frozen
 class Outcome:
-    """What came of a wish.
+    """The outcome of a wish.
 
     Attributes:
         wish: its id.
-        action: what was wished; None: the leader's release doesn't know it, and nothing was changed.
-        standing: what stood after it.
-        under_way: how many transactions were begun and not committed then.
+        action: the wished action; None: the leader's release doesn't know it, and nothing was changed.
+        standing: the wishes in effect after it.
+        under_way: how many transactions were begun and not committed at that time.
     """
 
     wish: str
@@ -247,10 +247,10 @@ class Outcome:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Outcome:
-        """Return what was stored as ``body``.
+        """Return the outcome that was stored as ``body``.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError: ``body`` is not its stored form.
         """
         action = None if body["action"] is None else Action(body["action"])
         return cls(body["wish"], action, Standing.from_json(body["standing"]), body["under_way"])

@@ -1,1 +1,1 @@
-"""Plays the protocol from a file, without Spark and without a server."""
+"""Scripts of protocol steps, played without Spark and without a server."""

@@ -1,11 +1,11 @@
-"""Protocol traces as text: a script of steps drives the real coordinator, and what it emits is the trace.
+"""Protocol traces as text: a script of steps drives the real coordinator, and the emissions are the trace.
 
-Behind ``trident script`` are the real `CoordinatorDriver` and takeover on an in-memory store, and a data plane that is
-the script itself: its one spout defines what is ready, and every stream has one consumer, unless the script says that
-nobody listens; then what is emitted there is done at once. No threads, no clock, no rows.
+``trident script`` uses the real `CoordinatorDriver` and takeover on an in-memory store, with the script as the data
+plane. Its one spout defines the transactions that the script makes ready. Every stream has one consumer, unless the
+script removes it; an emission without consumers is acked at once. There are no threads, no clock and no rows.
 
-One step is its own event, what follows from it, one tick in which new batches may start, and what follows from that.
-The driver ticks in every turn; so the spout gives its definitions in one turn of each step only.
+A step is its own event and the reactions to it, followed by one tick in which new batches may start, and its
+reactions. The driver ticks in every turn. So the spout returns its definitions in only one turn of each step.
 """
 
 from __future__ import annotations
@@ -44,10 +44,14 @@ SPOUT = "script"
 
 @define
 class ScriptOutside:
-    """What outlives a crash, since it is outside the process: the settings, and what was heard.
+    """The data that outlive a crash, because they are outside the process: the settings, and the printed successes.
 
     Attributes:
-        printed: the last transaction whose success was printed. Who hears of one again, as it is owed, knows it.
+        max_spout_pending: as in `LeadershipSettings`.
+        listening: by stream, whether it has a consumer; by default it has.
+        ready: whether the spout has input for transactions that are not in ``ready_of``.
+        ready_of: by txid, whether the spout has input.
+        printed: the last transaction with a printed success. An owed success that is delivered again is not printed.
     """
 
     max_spout_pending: int = 1
@@ -57,19 +61,19 @@ class ScriptOutside:
     printed: int = 0
 
     def is_ready(self, txid: int) -> bool:
-        """Tell whether the spout has something to define ``txid`` with."""
+        """Return true if the spout has input to define ``txid`` with."""
         return self.ready_of.get(txid, self.ready)
 
 
 @define
 class ScriptPlane:
-    """The data plane of one process: keeps what was announced, and does nothing of itself.
+    """The data plane of one process: stores the announcements, and does nothing by itself.
 
     Attributes:
         said: the lines to print.
-        inbox: what came of it.
-        pending: the phase of each live attempt that waits for the script, and its edges.
-        asks: those that aren't answered.
+        inbox: the results.
+        pending: by live attempt, the phase that waits for the script, and its edges.
+        asks: the asks without an answer.
     """
 
     outside: ScriptOutside
@@ -79,11 +83,11 @@ class ScriptPlane:
     asks: list[Ask] = field(factory=list)
 
     def consumers(self, stream: StreamId) -> int:
-        """Count the script, if it listens."""
+        """Return 1 if the script consumes ``stream``, else 0."""
         return int(self.outside.listening.get(stream, True))
 
     def ask(self, spout: str, ask: Ask) -> None:
-        """Keep the ask; it is answered when the step's tick comes."""
+        """Store the ask; it is answered in the step's tick."""
         self.asks.append(ask)
 
     def emit_batch(
@@ -94,33 +98,31 @@ class ScriptPlane:
         time: int,
         edges: Sequence[int],
     ) -> None:
-        """Print it."""
         self.said.append(f"BATCH {attempt}")
         self._wait_for(attempt, StreamId.BATCH, edges)
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
-        """Print it."""
         for attempt, edges in group.items():
             self.said.append(f"COMMIT {attempt}")
             self._wait_for(attempt, StreamId.COMMIT, edges)
 
     def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
-        """Print it, unless it was."""
+        """Print the success, unless it was printed before."""
         if attempt.txid > self.outside.printed:
             self.said.append(f"SUCCESS {attempt}")
             self.outside.printed = attempt.txid
         self.inbox.append(SuccessDelivered(attempt.txid))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
-        """Forget it: nobody will hear of it again."""
+        """Forget the pending phase of ``attempt``."""
         self.pending.pop(attempt, None)
 
     def take(self) -> Sequence[Message]:
-        """Return nothing: there are no threads."""
+        """Return no messages: there are no threads."""
         return ()
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Return nothing: where no time passes, nothing falls silent."""
+        """Return no phases: without time, no phase times out."""
         return ()
 
     def next_window_at(self) -> int | None:
@@ -128,20 +130,20 @@ class ScriptPlane:
         return None
 
     def ack(self, attempt: TransactionAttempt) -> list[Message]:
-        """Handle ``attempt`` in the phase that is pending; without one, nothing happens."""
+        """Return the acks of the pending phase of ``attempt``; none if no phase is pending."""
         stream, edges = self.pending.pop(attempt, (StreamId.BATCH, ()))
         return [Acked(attempt, stream, edge) for edge in edges]
 
     def define(self, window: range) -> list[Message]:
-        """Answer what is asked with all of ``window`` that is ready."""
+        """Answer the asks with the transactions in ``window`` that are ready."""
         return [message for ask in self._taken() for message in self._answers(ask, window)]
 
     def refuse(self) -> list[Message]:
-        """Answer what is still asked: not now."""
+        """Answer the remaining asks with `NotReady`."""
         return [NotReady(SPOUT, ask.number, ask.txid) for ask in self._taken()]
 
     def taken(self) -> list[Message]:
-        """Return what has come of it since."""
+        """Return the results since the last call."""
         messages, self.inbox = self.inbox, []
         return messages
 
@@ -162,7 +164,7 @@ class ScriptPlane:
 
 
 TURN_SECONDS = 60.0
-"""From one turn to the next: whatever waits for its time, as a replay, has waited long enough."""
+"""The time between turns: longer than any wait, such as that of a replay."""
 
 
 class ScriptError(TridentError):
@@ -174,31 +176,31 @@ class ScriptError(TridentError):
 
 @frozen
 class Start:
-    """Start on what is stored; a running machine is lost first."""
+    """Start a process from the stored state; a running process is lost first."""
 
 
 @frozen
 class Next:
-    """One turn of the loop."""
+    """Take one turn of the loop."""
 
 
 @frozen
 class Ack:
-    """The pending phase of ``attempt`` was handled."""
+    """Handle the pending phase of ``attempt``."""
 
     attempt: TransactionAttempt
 
 
 @frozen
 class Fail:
-    """``attempt`` failed."""
+    """Let ``attempt`` fail."""
 
     attempt: TransactionAttempt
 
 
 @frozen
 class SetReady:
-    """What ``is_ready`` says from now on, of one txid, or of every one where ``txid`` is None."""
+    """Set the result of ``is_ready`` from now on, for one txid; without ``txid``, for every one."""
 
     txid: int | None
     ready: bool
@@ -206,24 +208,24 @@ class SetReady:
 
 @frozen
 class Pause:
-    """No new batches and no replays."""
+    """Start no new batches and no replays."""
 
 
 @frozen
 class Resume:
-    """The end of a pause."""
+    """End a pause."""
 
 
 @frozen
 class SetMax:
-    """``max_spout_pending`` from now on. Starts nothing."""
+    """Set ``max_spout_pending`` from now on. Starts nothing."""
 
     max_spout_pending: int
 
 
 @frozen
 class SetConsumers:
-    """Whether somebody listens to ``stream`` from now on. Starts nothing."""
+    """Set whether ``stream`` has a consumer from now on. Starts nothing."""
 
     stream: StreamId
     listening: bool
@@ -231,7 +233,7 @@ class SetConsumers:
 
 @frozen
 class Show:
-    """Print what is stored about the window. Starts nothing."""
+    """Print the stored state of the window. Starts nothing."""
 
 
 @frozen
@@ -239,7 +241,7 @@ class Crash:
     """Lose the process, keep the store. Starts nothing.
 
     Attributes:
-        after_write: lose it right after it writes to the store the next time, before anything is announced.
+        after_write: lose it right after its next write to the store, before any announcement.
     """
 
     after_write: bool = False
@@ -276,7 +278,7 @@ _STEPS: dict[str, tuple[str, str, Callable[..., Step]]] = {
 
 
 def parse(text: str) -> list[Step]:
-    """Return the steps of a script: one a line; blank lines and what follows a ``#`` are skipped.
+    """Return the steps of a script: one per line; blank lines and comments after a ``#`` are skipped.
 
     Raises:
         ScriptError: a line is not a step.
@@ -305,7 +307,7 @@ class _Lost(Exception):
 
 @define
 class _Store(InMemoryRecordStore):
-    """Ends the process after a write, where the script says so."""
+    """Ends the process after a write, if the script says so."""
 
     crashes: bool = False
 
@@ -317,7 +319,7 @@ class _Store(InMemoryRecordStore):
 
 @define
 class _Process:
-    """What a crash loses: one leadership."""
+    """The data that a crash loses: one leadership."""
 
     store: _Store
     plane: ScriptPlane
@@ -325,7 +327,7 @@ class _Process:
 
     @classmethod
     def start(cls, coordination: InMemoryCoordination, outside: ScriptOutside, now: float) -> _Process:
-        """Take over, and go on from what is stored."""
+        """Take over, and continue from the stored state."""
         store, plane = _Store(coordination, coordination.acquire().epoch), ScriptPlane(outside)
         driver = CoordinatorDriver.leading(
             topology="script",
@@ -335,7 +337,7 @@ class _Process:
             spouts=(SPOUT,),
             exact=frozenset([SPOUT]),
             clock=LeaderClock(0, 0.0),
-            draw_edge=lambda: 1,  # one edge a ledger needs no randomness
+            draw_edge=lambda: 1,  # ledgers with one edge need no randomness
             settings=LeadershipSettings(max_spout_pending=outside.max_spout_pending, message_timeout=inf),
         )
         driver.start(now, now)
@@ -352,7 +354,7 @@ class ScriptDriver:
     _now: float = field(default=0.0, init=False)
 
     def play(self, steps: Iterable[Step]) -> Iterator[str]:
-        """Give one line for each thing that is emitted or shown, as it happens."""
+        """Yield one line for each emission or `Show`, as it happens."""
         for step in steps:
             match step:
                 case SetMax(max_spout_pending):
@@ -374,13 +376,13 @@ class ScriptDriver:
         try:
             yield from self._answer_idle(process, self._messages(plane, step))
             yield from self._turn(process, plane.refuse())
-            yield from self._turn(process, [])  # so all is asked for that has a place now
+            yield from self._turn(process, [])  # so that every transaction that fits into the window is asked for
             yield from self._answer_idle(process, plane.define(process.driver.machine.window))
         except _Lost:
             self._process = None
 
     def _prepare(self, step: Step) -> None:
-        """Do what a step does outside the process, so also while there is none."""
+        """Carry out the part of a step outside the process, which works also without a process."""
         match step:
             case Start():
                 self._process = _Process.start(self.coordination, self._outside, self._now)
@@ -403,7 +405,7 @@ class ScriptDriver:
         return []
 
     def _answer_idle(self, process: _Process, messages: list[Message]) -> Iterator[str]:
-        """Turn until nothing follows any more."""
+        """Take turns until no more messages follow."""
         yield from self._turn(process, messages)
         while process.plane.inbox or process.driver.next_turn_at(self._now) <= self._now:
             yield from self._turn(process, [])
@@ -434,7 +436,7 @@ class ScriptDriver:
 
 
 def run_script(text: str) -> Iterator[str]:
-    """Give the trace of a script, line by line. All of it is parsed before anything is run.
+    """Yield the trace of a script, line by line. The whole script is parsed before it is run.
 
     Raises:
         ScriptError: a line is not a step.

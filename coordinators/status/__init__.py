@@ -1,1 +1,1 @@
-"""What other threads and processes see of a topology."""
+"""The views of a topology for other threads and processes: status, events, stored description, leader."""

@@ -1,4 +1,4 @@
-"""Who leads a topology, and who waits to: how long for the one before it, and what wakes it."""
+"""The leader of a topology, and a candidate that waits to become its leader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Leader:
 
     Attributes:
         started: ISO 8601, UTC.
-        address: the URL at which it answers requests and shows its page; empty: it serves none.
+        address: the URL of its HTTP server for requests and the dashboard; empty: it has none.
     """
 
     host: str = field(factory=socket.gethostname, validator=instance_of(str))
@@ -36,22 +36,22 @@ class Leader:
         return f"pid {self.pid} on host {self.host}, since {self.started}"
 
     def facts(self) -> dict[str, Any]:
-        """Return it for programs, as JSON."""
+        """Return its attributes as JSON, for programs."""
         return {"host": self.host, "pid": self.pid, "since": self.started, "address": self.address or None}
 
 
 class Withdrawn(Exception):
-    """A candidate that was waiting for its turn is not wanted any more."""
+    """Raised in a waiting candidate after `Candidate.withdraw`."""
 
 
 @define(eq=False)
 class Candidate:
-    """Who wants to lead and may have to wait for it; made by one thread, told to withdraw by another.
+    """A process that wants to lead and may have to wait; created by one thread, withdrawn by another.
 
     Attributes:
-        topology: what it wants to lead.
-        patience: seconds that it waits for an earlier leader; None: as long as it takes.
-        address: the URL at which it answers requests, once it leads; empty: it serves none.
+        topology: that it wants to lead.
+        patience: seconds that it waits for an earlier leader; None: no limit.
+        address: the URL of its HTTP server once it leads; empty: it has none.
         rival: the leader it waits for, as last seen.
     """
 
@@ -67,16 +67,16 @@ class Candidate:
         self._until = float("inf") if self.patience is None else monotonic() + self.patience
 
     def withdraw(self) -> None:
-        """Wait no longer: whoever waits gets `Withdrawn`. Any thread may ask."""
+        """Stop waiting: the waiting thread gets `Withdrawn`. Any thread may call it."""
         self._withdrawn = True
         self._woken.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it is woken, but no longer than so many seconds, or than we are patient.
+        """Wait until `wake` is called, but at most ``seconds``, and at most until the patience ends.
 
         Raises:
-            Withdrawn: it was told to.
-            FencedError: patience is over.
+            Withdrawn: `withdraw` was called.
+            FencedError: the patience has ended.
         """
         woken = self._woken.wait(max(0.0, min(seconds, self._until - monotonic())))
         self._woken.clear()
@@ -84,13 +84,14 @@ class Candidate:
             raise Withdrawn
         if not woken and monotonic() >= self._until:
             raise FencedError(
-                f"topology {self.topology!r} is led by {self.rival}, which did not end within {self.patience:.0f} s; "
-                f"stop that process first, let this one stand by (`trident run --standby`), or give it another name",
+                f"topology {self.topology!r} is led by {self.rival}, which did not end within {self.patience:.0f} s. "
+                f"To fix this: stop that process first, run this one as a standby (`trident run --standby`), or give "
+                f"it another name",
                 topology=self.topology,
             )
 
     def wake(self, _event: object = None) -> None:
-        """Look again who leads: that has changed. Any thread may call it."""
+        """Make the candidate look again, because the leader has changed. Any thread may call it."""
         self._woken.set()
 
     def saw(self, leader: Leader) -> None:

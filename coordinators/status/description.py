@@ -1,4 +1,4 @@
-"""What is stored about one topology, and where the topology is by that: how other processes than the leader see it."""
+"""The stored data of one topology, and its status by that data: the view of processes that don't lead."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from coordinators.values.transaction_time import MILLIS
 
 @frozen(kw_only=True)
 class TopologyDescription:
-    """What is stored about one topology.
+    """The stored data of one topology.
 
     Attributes:
-        identity: who it is to its sinks.
+        identity: its identity for its sinks.
         epoch: the number of the last leadership; 0 if it was never led.
-        leader: who leads at this moment; None if nobody does.
+        leader: the current leader; None if no process leads.
         record: its position; None before its first write, and after a reset.
-        wishes: what operators wish of it and nobody has carried out, oldest first.
+        wishes: the operators' wishes that were not carried out yet, oldest first.
     """
 
     identity: TopologyIdentity
@@ -34,10 +34,10 @@ class TopologyDescription:
     wishes: tuple[Wish, ...] = ()
 
     def status(self, at: float) -> TopologyStatus:
-        """Return where the topology is, as far as the record says, to whoever asks ``at`` that time of day.
+        """Return the status according to the record, for the time of day ``at``, in seconds since 1970.
 
-        The record has neither what a leader keeps in memory (`rows`, `counts`, `late`, …) nor how far a transaction has
-        come that was begun.
+        The record has neither the values in a leader's memory (`rows`, `counts`, `late`, …) nor the phase of a begun
+        transaction.
         """
         record, leader = self.record or CoordinatorRecord(epoch=self.epoch), self.leader
         standing = record.standing.led_by(self.epoch if leader else 0)

@@ -1,4 +1,4 @@
-"""`TridentListener`: hears what becomes of a topology and of each of its transactions, as it happens."""
+"""`TridentListener`: receives the events of a topology and of each of its transactions, as they happen."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from coordinators.values.canonical import Json
 
 @frozen(kw_only=True)
 class TopologyEvent:
-    """Something that has happened; which of the seven classes it is says what.
+    """An event; its class says what has happened.
 
     Attributes:
         topology: the name of the topology.
         at: when, in seconds since 1970, by the clock of this machine.
-        attempt: the attempt that it happened to; None where it is about the topology.
-        counts: what user functions have counted, by name; empty where it is about the topology.
+        attempt: the attempt that it is about; None if it is about the topology.
+        counts: the counts by user functions, by name; empty if it is about the topology.
     """
 
     method: ClassVar[str]
-    """The method of `TridentListener` that is given it."""
+    """The method of `TridentListener` that receives it."""
 
     topology: str
     at: float
@@ -39,8 +39,8 @@ class LeadingEvent(TopologyEvent):
 
     Attributes:
         epoch: of this leadership; each has a higher one than those before it.
-        current_txid: the transaction that it goes on with; all before it are committed.
-        uuid: of the topology; drawn at its first start, so another one of its name has another.
+        current_txid: the transaction with which it continues; all transactions before it are committed.
+        uuid: of the topology; drawn at its first start, so another topology with its name has another uuid.
         incarnation: from 1 on; `trident reset` begins the next one, whose txids begin at 1 again.
     """
 
@@ -54,20 +54,21 @@ class LeadingEvent(TopologyEvent):
 
 @frozen(kw_only=True)
 class TransactionEvent(TopologyEvent):
-    """Something has happened to an attempt of a transaction.
+    """An event of an attempt of a transaction.
 
     Attributes:
-        attempt: which one.
-        counts: what user functions have counted in it so far.
-        rows: how many rows it has read so far, as far as anybody has counted: not those of emitted DataFrames.
-        written: how many rows its commit adds to or changes in each state and sink that can tell, by name; of an
-            aggregation, these are keys.
+        attempt: that it is about.
+        counts: the counts by user functions in it so far.
+        rows: how many rows it has read so far, as far as they were counted; rows of emitted DataFrames are not.
+        written: how many rows its commit adds to or changes in each state and sink that reports it, by name. For an
+            aggregation, this is the number of keys.
         processing: seconds from its emission until it was processed; 0.0 before that.
-        committing: seconds from then until it was committed, its wait for those before it included; 0.0 before that.
-        waiting: how many of these it has waited for those before it; 0.0 before its commit began.
-        number: by which spouts know the transaction; None: it is empty, or nothing is known of it.
-        definition: what it consists of, by spout, as far as it was known: what a spout finds out by emitting is there
-            once the attempt is processed.
+        committing: seconds from then until it was committed, including the wait for earlier transactions; 0.0 before
+            that.
+        waiting: the part of ``committing`` that it has waited for earlier transactions; 0.0 before its commit began.
+        number: of the transaction, for spouts; None: it is empty, or unknown.
+        definition: its metadata by spout, as far as known. Metadata that a spout finds out by emitting is there once
+            the attempt is processed.
     """
 
     attempt: TransactionAttempt
@@ -85,7 +86,7 @@ class EmittedEvent(TransactionEvent):
     """An attempt was announced, and its spouts emit it.
 
     Attributes:
-        lag: by spout and part of its source, how many records wait there that no batch has yet, as far as is known.
+        lag: by spout and part of its source, how many records wait there that no batch contains yet, as far as known.
     """
 
     method: ClassVar[str] = "on_emitted"
@@ -95,23 +96,23 @@ class EmittedEvent(TransactionEvent):
 
 @frozen(kw_only=True)
 class ProcessedEvent(TransactionEvent):
-    """All of an attempt was processed; its commit comes when those before it are committed."""
+    """An attempt was processed completely; it commits after the transactions before it."""
 
     method: ClassVar[str] = "on_processed"
 
 
 @frozen(kw_only=True)
 class CommittedEvent(TransactionEvent):
-    """A transaction is committed in every state and sink, and that is durable."""
+    """A transaction is durably committed in every state and sink."""
 
     method: ClassVar[str] = "on_committed"
 
 
 @frozen(kw_only=True)
 class SucceededEvent(TransactionEvent):
-    """Each spout was told that a transaction is committed.
+    """Each spout has received the success of a transaction.
 
-    Of a transaction that an earlier leader has committed, nothing is known but the attempt.
+    If an earlier leader has committed the transaction, only the attempt is known.
     """
 
     method: ClassVar[str] = "on_succeeded"
@@ -119,11 +120,11 @@ class SucceededEvent(TransactionEvent):
 
 @frozen(kw_only=True)
 class FailedEvent(TransactionEvent):
-    """An attempt is given up; the transaction is tried again, unless the topology ends.
+    """An attempt was aborted; the transaction is tried again, unless the topology ends.
 
     Attributes:
-        error: what was raised.
-        failed: the attempt that has failed by it: this one, or an earlier one with which this one is given up.
+        error: the exception.
+        failed: the attempt that has failed: this one, or an earlier one whose failure aborts this one too.
     """
 
     method: ClassVar[str] = "on_failed"
@@ -133,11 +134,11 @@ class FailedEvent(TransactionEvent):
 
 
 class Work(Enum):
-    """What threads do for transactions.
+    """The kinds of work of threads for transactions.
 
     Attributes:
         EMIT: a spout emits its part of a batch.
-        JOB: a job, of Spark or on rows, prepares what an output commits.
+        JOB: a job, of Spark or on rows, prepares the commit of an output.
         COMMIT: outputs that commit in one step do so; or a committer spout does.
     """
 
@@ -148,14 +149,14 @@ class Work(Enum):
 
 @frozen(kw_only=True)
 class WorkEvent(TopologyEvent):
-    """A thread has ended a piece of work for one or more attempts.
+    """A thread has finished a piece of work for one or more attempts.
 
     Attributes:
-        attempt: None, as there may be several.
-        work: what kind of.
-        parts: the spout, or the states and sinks, that it was done for or by, by name.
-        attempts: what it was done for, lowest first: those that shared a job, or were committed in one step.
-        seconds: how long it took, behind whatever it had to wait for before it began.
+        attempt: None, because there may be several.
+        work: its kind.
+        parts: the names of the spout, or the states and sinks, that it was done for or by.
+        attempts: that it was done for, lowest first: those that shared a job, or were committed in one step.
+        seconds: how long it took, without the wait before it began.
         has_failed: whether it raised, or was cancelled.
     """
 
@@ -170,10 +171,10 @@ class WorkEvent(TopologyEvent):
 
 @frozen(kw_only=True)
 class StandstillEvent(TopologyEvent):
-    """No transaction has got on for some seconds, or what is waited for is no longer the same.
+    """No transaction has made progress for some seconds, or the reasons for that have changed.
 
     Attributes:
-        waits_for: what is waited for; empty: the standstill is over.
+        waits_for: the things that are waited for; empty: the standstill is over.
     """
 
     method: ClassVar[str] = "on_standstill"
@@ -186,7 +187,7 @@ class EndedEvent(TopologyEvent):
     """The topology has ended in this process, and leads no more.
 
     Attributes:
-        error: what ended it; None: it was asked to stop.
+        error: the error that ended it; None: it was asked to stop.
     """
 
     method: ClassVar[str] = "on_ended"
@@ -195,61 +196,64 @@ class EndedEvent(TopologyEvent):
 
 
 class TridentListener:
-    """Hears what happens; give instances to ``TridentTopology.start(listeners=[…])``. Override what you need.
+    """Receives events; pass instances to ``TridentTopology.start(listeners=[…])``. Override the methods that you need.
 
-    All calls come on one thread, which belongs to this listener and this start; nothing waits for it. What it raises is
-    logged and changes nothing.
+    All calls are made on one thread, which belongs to this listener and this start; no other component waits for it. An
+    exception that a method raises is logged and has no other effect.
     """
 
     def on_event(self, event: TopologyEvent) -> None:
-        """Hear anything: calls the method that is for such an event. Override it to hear all in one place."""
+        """Handle an event: calls the method for its class. Override it to handle all events in one place."""
         getattr(self, event.method)(event)
 
     def on_leading(self, event: LeadingEvent) -> None:
-        """Hear that this process leads: comes once at most, and later than the start where another one still leads."""
+        """Handle the begin of this leadership.
+
+        Called at most once; after the start, if another process still leads.
+        """
 
     def on_emitted(self, event: EmittedEvent) -> None:
-        """Hear that an attempt is emitted: comes once for each attempt, so again for each replay of a transaction."""
+        """Handle the emission of an attempt: called once per attempt, so again for each replay of a transaction."""
 
     def on_processed(self, event: ProcessedEvent) -> None:
-        """Hear that an attempt is processed: comes once at most for each attempt."""
+        """Handle that an attempt was processed: called at most once per attempt."""
 
     def on_committed(self, event: CommittedEvent) -> None:
-        """Hear that a transaction is committed.
+        """Handle that a transaction is committed.
 
-        Comes once for each that this process commits, in the order of txids.
+        Called once for each transaction that this process commits, in the order of txids.
         """
 
     def on_succeeded(self, event: SucceededEvent) -> None:
-        """Hear that the success of a transaction is delivered.
+        """Handle that the success of a transaction is delivered.
 
-        Comes once in a process, and may come again after a crash.
+        Called once in a process; may be called again after a crash.
         """
 
     def on_failed(self, event: FailedEvent) -> None:
-        """Hear that an attempt is given up: comes once at most for each attempt, and never after its `on_committed`."""
+        """Handle that an attempt was aborted: called at most once per attempt, and never after its `on_committed`."""
 
     def on_work(self, event: WorkEvent) -> None:
-        """Hear that a thread has ended a piece of work.
+        """Handle that a thread has finished a piece of work.
 
-        Comes for each emission, job and commit of an output; that of a commit before the `on_committed` of its
+        Called for each emission, job and commit of an output; for a commit, before the `on_committed` of its
         transactions.
         """
 
     def on_standstill(self, event: StandstillEvent) -> None:
-        """Hear that no transaction gets on, and what is waited for.
+        """Handle that no transaction makes progress, or that this is over.
 
-        Comes when none has for five seconds, also where there is no input; again when something else is waited for; and
-        with nothing when it is over.
+        Called when none has made progress for five seconds, also if there is no input. Called again when the reasons
+        change, and without reasons when it is over.
         """
 
     def on_ended(self, event: EndedEvent) -> None:
-        """Hear that the topology has ended here: comes once, last."""
+        """Handle the end of the topology in this process: called once, as the last event."""
 
 
 Tell: TypeAlias = Callable[[TopologyEvent], None]
-"""Is told of each event; must be quick, and must not raise."""
+"""Called with each event; must be quick, and must not raise."""
 
 
 def tell_nobody(_: TopologyEvent) -> None:
-    """Tell nobody."""
+    """Ignore the event."""

@@ -1,4 +1,4 @@
-"""`TopologyStatus`: where a topology is, as one value: the driver publishes it each turn, everybody else shows it."""
+"""`TopologyStatus`: the state of a topology as one value, which the driver publishes each turn for other components."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from coordinators.values.attempt import TransactionAttempt
 
 @frozen(kw_only=True)
 class TransactionStatus:
-    """A transaction in flight.
+    """A transaction in progress.
 
     Attributes:
-        attempt: the live attempt of it.
-        number: by which spouts know it; None: it is empty, and they don't.
-        phase: ``processing``, ``processed``, ``committing``, or ``committed`` where only those below it aren't;
-            ``begun`` where another process leads, and the record doesn't say more.
-        since: when that began, in seconds since 1970.
+        attempt: its live attempt.
+        number: its number for spouts; None: it is empty, and has none.
+        phase: ``processing``, ``processed``, ``committing``, or ``committed`` if only transactions below it aren't;
+            ``begun`` if another process leads, and the record doesn't say more.
+        since: when the phase began, in seconds since 1970.
         failures: how often the transaction has failed so far.
     """
 
@@ -38,21 +38,21 @@ class TransactionStatus:
 
     @property
     def status(self) -> str:
-        """The phase, as it was called before."""
+        """The phase, under its earlier name."""
         return self.phase
 
 
 @frozen(kw_only=True)
 class SourceStatus:
-    """A spout whose source can't be reached, and is waited for.
+    """A spout with an unreachable source, for which the topology waits.
 
     Attributes:
         spout: its ``tx_id``.
         txid: the transaction that waits for it.
-        cause: what was raised last.
-        tries: how often it was tried in vain.
-        since: when it was tried first, in seconds since 1970.
-        last: when it was tried last, likewise.
+        cause: the last exception.
+        tries: the number of failed tries.
+        since: when the first try was made, in seconds since 1970.
+        last: when the last try was made, likewise.
     """
 
     spout: str
@@ -63,72 +63,74 @@ class SourceStatus:
     last: float
 
     def message(self, now: float) -> str:
-        """Return what is waited for, and for how long by ``now``."""
+        """Return which spout is waited for, and for how long by ``now``."""
         times = "1 try" if self.tries == 1 else f"{self.tries} tries"
         return f"waiting for spout {self.spout!r}: {self.cause} ({times}, {max(0.0, now - self.since):.0f} s)"
 
 
 @frozen
 class Wait:
-    """Something that a topology waits for.
+    """A thing for which a topology waits.
 
     Attributes:
-        what: in a few words, as "spout 'lines' emits 7:0".
-        since: in seconds since 1970; None: that isn't known.
+        what: a few words, such as "spout 'lines' emits 7:0".
+        since: in seconds since 1970; None: unknown.
     """
 
     what: str
     since: float | None = None
 
     def message(self, now: float) -> str:
-        """Return it with how long it has been so by ``now``."""
+        """Return its text, with the duration by ``now``."""
         return self.what if self.since is None else f"{self.what}, for {max(0.0, now - self.since):,.0f} s"
 
 
-# large: one field for each thing that can be asked, published as one value
+# large: one field for each fact about a topology, published as one value
 @frozen(kw_only=True, repr=False)
 class TopologyStatus(Mapping[str, Any]):
-    """Where a topology is: as its driver has published it last, each turn, at least once a second; or as it is stored.
+    """The state of a topology: as its driver last published it, each turn, at least once a second; or as it is stored.
 
-    What is stored is all that processes other than its leader know (`TopologyDescription.status`); what the record
-    doesn't have is left at its default then.
+    Except for the leader, processes only know the stored state (`TopologyDescription.status`). Fields that the record
+    doesn't contain have their default then.
 
-    It is also a mapping, read-only, of what is listed in `NAMES`: what ``query.status`` gave when it was a dict.
+    It is also a read-only mapping of the names in `NAMES`, as ``query.status`` was when it was a dict.
 
     Attributes:
         topology: its name.
         at: when it was published or read, in seconds since 1970 by the clock of this machine.
-        is_active: whether it runs in this process, or stands by to; as it is stored: whether anybody leads it.
+        is_active: whether it runs in this process or is a standby here; if it is the stored state: whether any process
+            leads it.
         is_leading: whether this process leads it.
-        is_paused: whether no new batches and no replays start, since somebody has paused it.
-        standing: what stands by the wishes of operators, whoever leads.
-        is_stopping: whether it ends when what is in flight has committed.
-        leader: whom it waits for while it stands by; None where that isn't known, or it doesn't wait. As it is stored:
-            who leads it, if anybody does.
-        leads_since: since when this leadership is there, in seconds since 1970; None: it stands by, or nobody leads.
-        epoch: of this leadership, or the last one; None: it stands by.
-        current_txid: the lowest transaction that is not committed; None: it stands by.
-        transactions: those in flight, lowest first; as they are stored: those that were begun and are not committed.
+        is_paused: whether no new batches and no replays start, because it was paused.
+        standing: the operators' wishes in effect, whichever process leads.
+        is_stopping: whether it ends when the transactions in progress have committed.
+        leader: the leader that this standby waits for; None if that is unknown, or it doesn't wait. If it is the stored
+            state: the leader, if any.
+        leads_since: when this leadership began, in seconds since 1970; None: it is a standby, or no process leads.
+        epoch: of this leadership, or the last one; None: it is a standby.
+        current_txid: the lowest transaction that is not committed; None: it is a standby.
+        transactions: those in progress, lowest first; if it is the stored state: those that were begun and are not
+            committed.
         committed: how many transactions this leadership has committed.
-        rows: how many rows these had, as far as anybody has counted.
-        counts: what user functions have counted in these, by name.
-        lag: by spout and part of its source, as a partition, how many records wait there that no batch has yet, as
-            `BatchCoordinator.lag` tells.
-        sources: those that can't be reached and are waited for.
+        rows: how many rows these had, as far as they were counted.
+        counts: the counts by user functions in these transactions, by name.
+        lag: by spout and part of its source, such as a partition, how many records no batch contains yet, as returned
+            by `BatchCoordinator.lag`.
+        sources: the unreachable sources that are waited for.
         failures: by txid, of transactions that have failed and are not committed.
         seconds_ahead: by how much the time of transactions is ahead of the clock.
-        seconds_ahead_of_zookeeper: by how much this machine's clock is ahead of ZooKeeper's, where that is too much for
-            it to be believed; 0.0: it is believed.
-        late: what commits have been waiting for, for too long; empty: nothing.
-        moved: when a transaction last got on, in seconds since 1970; one that is only tried again doesn't, until it is
+        seconds_ahead_of_zookeeper: by how much this machine's clock is ahead of ZooKeeper's, if that is too much for it
+            to be trusted; 0.0: it is trusted.
+        late: the things for which commits wait too long; empty: none.
+        moved: when a transaction last made progress, in seconds since 1970. A retry is no progress until it is
             committed.
         held_until: when the lowest transaction is tried again, likewise; None: it doesn't wait for that.
-        unready: the spouts that have nothing for the next transaction, as their coordinators say.
-        waits_for: where nothing has happened for some seconds, what is waited for; empty: something has.
-        held_by: why leadership is kept although the end was asked for; empty: it isn't.
-        left_behind: after the end, the threads that had not returned, and where each of them was.
-        error: what ended it; None: it runs, or was asked to stop.
-        events_dropped: how many events listeners were too slow for.
+        unready: the spouts that have no input for the next transaction, according to their coordinators.
+        waits_for: if no transaction has made progress for some seconds, the things that it waits for; else empty.
+        held_by: why leadership is kept although the process was asked to stop; empty: it isn't.
+        left_behind: after the end, the threads that had not returned, and the position of each in the code.
+        error: the error that ended it; None: it runs, or was asked to stop.
+        events_dropped: how many events were dropped because listeners were too slow.
         history_error: why the history can't be written just now; empty: it can, or none is kept.
     """
 
@@ -165,17 +167,17 @@ class TopologyStatus(Mapping[str, Any]):
 
     @property
     def last_committed(self) -> int | None:
-        """The last transaction that is committed; 0: none is; None: it stands by."""
+        """The last transaction that is committed; 0: no transaction is; None: it is a standby."""
         return None if self.current_txid is None else self.current_txid - 1
 
     @property
     def is_draining(self) -> bool:
-        """Whether it drains, as an operator wishes: nothing new starts, and then it is paused."""
+        """Whether an operator drains it: no new transactions start, and then it is paused."""
         return self.standing.hold is Hold.DRAINING
 
     @property
     def message(self) -> str:
-        """What it does, for people."""
+        """A short description of its activity, for people."""
         if self.held_by:
             return self.held_by
         if self.error is not None:
@@ -203,17 +205,17 @@ class TopologyStatus(Mapping[str, Any]):
 
     @property
     def active(self) -> Mapping[int, str]:
-        """The transactions in flight: by txid the attempt, as ``7:0``."""
+        """The transactions in progress: by txid the attempt, as ``7:0``."""
         return {each.txid: str(each.attempt) for each in self.transactions}
 
     @property
     def failing(self) -> Mapping[int, str]:
-        """The cause by transaction."""
+        """The cause of the last failure, by transaction."""
         return {txid: failure.cause for txid, failure in self.failures.items()}
 
     @property
     def waiting(self) -> Mapping[str, str]:
-        """What is known by spout of sources that can't be reached."""
+        """A message for each unreachable source, by spout."""
         return {each.spout: each.message(self.at) for each in self.sources}
 
     # --- as a mapping -------------------------------------------------------------------------------------------------
@@ -230,7 +232,7 @@ class TopologyStatus(Mapping[str, Any]):
         return len(NAMES)
 
     def __repr__(self) -> str:
-        """Show the attributes that say something, by their names."""
+        """Show the attributes that differ from their defaults, by name."""
         said = {name: getattr(self, name) for name in ("topology", "message", "last_committed")}
         said |= {
             each.name: value for each in fields(type(self)) if (value := getattr(self, each.name)) != _default(each)
@@ -256,4 +258,4 @@ NAMES = (
     "waiting",
     "seconds_ahead",
 )
-"""What `TopologyStatus` has as a mapping; values are such as JSON can hold."""
+"""The names of `TopologyStatus` as a mapping; all values fit into JSON."""

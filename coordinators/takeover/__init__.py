@@ -1,1 +1,1 @@
-"""What a new leader does before its first transaction: it compares, recovers, and accepts changes."""
+"""The work of a new leader before its first transaction: it recovers the states, and compares the declarations."""

@@ -1,12 +1,21 @@
-"""What has changed in a topology since its last start: what is told, what is refused, and what a user has accepted.
+"""The changes of a topology since its last start: those that are logged, refused, or accepted by a user.
 
-Harmless changes go on, each with a line that says from which transaction. What would count rows twice, skip them or mix
-what doesn't belong together is refused: a spout that may be another one renamed, a spout left out of transactions that
-are not committed, an output that missed transactions, and whatever changed its identity. A refusal prints a string,
-``kind:name:`` and 8 hex digits of what was and what is; a start that is given it goes on. It fits that one change, and
-is used once: then it is in the record.
+Harmless changes are allowed; each is logged with the transaction from which it is in effect. Changes that would count
+rows twice, skip rows or mix unrelated data are refused:
 
-Pure: from a record and declarations to the record to go on from.
+- a spout that may be another one, renamed;
+- a spout that is left out of transactions that are not committed;
+- an output that missed transactions;
+- a change of a part's identity.
+
+A refusal prints a string: ``kind:name:`` and 8 hex digits of the facts before and after. A start that receives this
+string allows the change. The string fits that one change, and is used once: then it is in the record.
+
+`adopted` and `compared` do the comparison. They use `SpoutChanges` for spouts, and `OutputChanges` for states, windows
+and sinks. Class `Findings` collects the results. The functions `corrections_of` and
+`with_corrections` apply corrected source data of batches that failed.
+
+Pure: from a record and declarations to the record to continue from.
 """
 
 from __future__ import annotations
@@ -30,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @frozen
 class SpoutCorrection:
-    """What the spout ``spout`` would give instead of what its stored definitions say."""
+    """A spout's corrected definitions, to replace its stored ones."""
 
     spout: str
     correction: Correction[Any]
@@ -39,7 +48,7 @@ class SpoutCorrection:
 def corrections_of(
     record: CoordinatorRecord, coordinators: Mapping[str, BatchCoordinator[Any]]
 ) -> Iterator[SpoutCorrection]:
-    """Ask each spout what was corrected of its batches, if one that is not committed has failed by its own fault."""
+    """Ask each spout for corrections of its uncommitted batches, if one of them has failed by its own fault."""
     if not any(failure.count and txid >= record.current_txid for txid, failure in record.failures.items()):
         return
     for spout, coordinator in coordinators.items():
@@ -55,7 +64,7 @@ def corrections_of(
 def with_corrections(
     findings: Findings, record: CoordinatorRecord, torn: Torn | None, corrections: Iterable[SpoutCorrection]
 ) -> CoordinatorRecord:
-    """Return ``record`` with the definitions that were corrected, if the user accepts them; otherwise refuse."""
+    """Return ``record`` with the corrected definitions that the user accepts; others are refused."""
     for each in corrections:
         found = each.correction
         txids = [record.numbers.txid(number) for number in sorted(found.definitions)]
@@ -63,7 +72,7 @@ def with_corrections(
             findings.refusals.append(
                 f"spout {each.spout!r}: {found.what}, but {' and '.join(map(repr, torn.having))} "
                 f"{'has' if len(torn.having) == 1 else 'have'} transaction {txids[0]} as it was read before, so it "
-                f"can't be read anew; put back what was there"
+                f"can't be read again. To fix this: restore the earlier data"
             )
             continue
         refusal = (
@@ -91,14 +100,14 @@ def _corrected(record: CoordinatorRecord, each: SpoutCorrection) -> CoordinatorR
 
 @define
 class Findings:
-    """What was found so far.
+    """The results of the comparison so far.
 
     Attributes:
         record: as it was found.
-        accept: what a user has accepted in this program.
-        lines: to be told.
-        refusals: why the topology can't go on.
-        used: those of ``accept`` that fit a change.
+        accept: the strings with which a user has accepted changes in this program.
+        lines: the changes to log.
+        refusals: the reasons why the topology can't continue.
+        used: the strings of ``accept`` that fit a change.
     """
 
     record: CoordinatorRecord
@@ -113,7 +122,7 @@ class Findings:
         return self.record.current_txid
 
     def tell(self, before: Mapping[str, Json], now: Declaration, words: Iterable[str]) -> None:
-        """Tell that these facts of ``now`` were others."""
+        """Log that these facts of ``now`` have changed."""
         facts = {**now.identity, **now.details}
         for word in sorted(words):
             self.lines.append(
@@ -122,26 +131,26 @@ class Findings:
             )
 
     def accepted(self, kind: str, name: str, before: Json, now: Json, refusal: str) -> bool:
-        """Tell whether the user accepts this change; if not, it is refused."""
+        """Return true if the user accepts this change; if not, it is refused."""
         text = accept_text(self.record, kind, name, before, now)
         if text in self.accept:
             self.used.append(text)
-            self.lines.append(f"{kind} {name!r}: goes on as accepted by {text}, from transaction {self.at} on")
+            self.lines.append(f"{kind} {name!r}: continues, as accepted by {text}, from transaction {self.at} on")
             return True
         self.refusals.append(f"{refusal}, accept it: TridentConfig(accept=[{text!r}])")
         return False
 
     def unused(self) -> None:
-        """Tell of what was accepted and fits nothing."""
+        """Log the accepted strings that fit no change."""
         for text in self.accept:
             if text not in (*self.used, *self.record.accepted):
                 self.lines.append(f"accept={text!r} fits no change of this start, and is ignored")
 
 
 def accept_text(record: CoordinatorRecord, kind: str, name: str, before: Json, now: Json) -> str:
-    """Return what a user writes to accept that this part of a topology changes so.
+    """Return the string with which a user accepts exactly this change of a part of a topology.
 
-    It is another text each time, so that one that was used fits nothing later.
+    It is another text each time, so that one that was used fits no later change.
     """
     start = f"{kind}:{name}:"
     times = sum(each.startswith(start) for each in record.accepted)
@@ -149,23 +158,23 @@ def accept_text(record: CoordinatorRecord, kind: str, name: str, before: Json, n
 
 
 def changed_words(before: Mapping[str, Json], now: Mapping[str, Json]) -> list[str]:
-    """Return the words whose facts differ; of a word that only one side has nothing is known."""
+    """Return the words with different facts; a word that only one side has is not compared."""
     return sorted(word for word in before.keys() & now.keys() if not is_same(before[word], now[word]))
 
 
 def were(before: Mapping[str, Json], now: Mapping[str, Json], words: Iterable[str]) -> str:
-    """Show what these words were and are, as messages do."""
+    """Format the facts of these words before and now, for messages."""
     return " and ".join(f"its {word} changed from {shown(before[word])!r} to {shown(now[word])!r}" for word in words)
 
 
 def span(txids: Iterable[int]) -> str:
-    """Show transactions that follow each other, as messages do."""
+    """Format consecutive transactions for messages."""
     first, *rest = txids
     return f"transactions {first} to {rest[-1]}" if rest else f"transaction {first}"
 
 
 _TOLD_OF_SPOUTS = ("fields", "replay")
-"""What a spout may change although it is part of its identity: no position rests on it."""
+"""Facts that a spout may change although they are part of its identity: no position depends on them."""
 
 
 @define
@@ -173,8 +182,8 @@ class SpoutChanges:
     """The comparison of all spouts.
 
     Attributes:
-        known: what the record says was declared.
-        left: the last transaction before a spout was left out, by the names of those that are from now on.
+        known: the declarations in the record.
+        left: the last transaction of each spout that is left out from now on, by name.
     """
 
     findings: Findings
@@ -184,7 +193,7 @@ class SpoutChanges:
 
     @property
     def record(self) -> CoordinatorRecord:
-        """As it was found."""
+        """The record as it was found."""
         return self.findings.record
 
     @property
@@ -193,7 +202,7 @@ class SpoutChanges:
         return self.findings.at
 
     def compare(self) -> CoordinatorRecord:
-        """Compare the spouts; returns the record with the positions of those that are left out put aside."""
+        """Compare the spouts; return the record with the positions of removed spouts put aside."""
         now, before = self.declarations.spouts, self.known.spouts
         gone = [name for name in before if name not in now and self._has_read(name)]
         new = [each for name, each in now.items() if name not in before or not self._has_read(name)]
@@ -209,7 +218,7 @@ class SpoutChanges:
         for name in back:
             until = before[name].until if name in before else None
             self.findings.lines.append(
-                f"spout {name!r} is declared again: it goes on with transaction {self.at} where it was after "
+                f"spout {name!r} is declared again: it continues with transaction {self.at} where it was after "
                 f"transaction {self.at - 1 if until is None else until}"
             )
         return self._moved(gone, back, self._incomparable(unlike))
@@ -232,8 +241,8 @@ class SpoutChanges:
             new.name,
             {name: dict(self.known.spouts[name].identity) for name in gone},
             dict(new.identity),
-            f"spout {new.name!r} is new and would begin from its beginning, while {lost}, which was read before "
-            f"transaction {self.at}, is not declared any more. If they are the same source, all its rows count again"
+            f"spout {new.name!r} is new and would be read from the beginning, while {lost}, which was read before "
+            f"transaction {self.at}, is not declared any more. If they are the same source, all its rows count twice"
             f"{f' in {filled}' if filled else ''}: call it {gone[-1]!r} as before. If it is another source",
         )
 
@@ -246,7 +255,7 @@ class SpoutChanges:
         if not begun:
             self.findings.lines.append(
                 f"spout {spout!r} was read until transaction {self.at - 1} and is not declared any more; its position "
-                f"is kept, and it goes on from there when it is declared again"
+                f"is kept, and it continues from there when it is declared again"
             )
         elif not is_renamed:
             self.findings.accepted(
@@ -255,12 +264,13 @@ class SpoutChanges:
                 [begun[0], begun[-1]],
                 None,
                 f"spout {spout!r} is not declared any more, and {span(begun)}, which it has a part in, "
-                f"{'is' if len(begun) == 1 else 'are'} not committed: what it gave to them would be nowhere. Start the "
-                f"topology with it once more and stop() it, which commits them. If they are to go on without it",
+                f"{'is' if len(begun) == 1 else 'are'} not committed: its rows in them would be lost. To fix this: "
+                f"start the topology with it once more and stop() it, which commits them. "
+                f"If they are to continue without it",
             )
 
     def _changed_spout(self, before: StoredDeclaration, now: Declaration) -> bool:
-        """Compare a spout with itself; returns whether rows of it that were read before can't be compared any more."""
+        """Compare a spout with its stored declaration; return true if its earlier rows can't be compared any more."""
         changed = changed_words(before.identity, now.identity)
         told = {word for word in changed if word in _TOLD_OF_SPOUTS}
         if "replay" in changed and self.record.committing:
@@ -273,14 +283,14 @@ class SpoutChanges:
                 now.name,
                 dict(before.identity),
                 dict(now.identity),
-                f"spout {now.name!r}: {were(before.identity, now.identity, refused)}, and it would go on from a "
-                f"position, and with transactions, that the other has defined. Declare it as it was, or give it a name "
-                f"of its own. If it goes on where the other was",
+                f"spout {now.name!r}: {were(before.identity, now.identity, refused)}, and it would continue from a "
+                f"position, and with transactions, that the other one has defined. To fix this: declare it as it was, "
+                f"or give it another name. If it continues where the other one was",
             )
         return "fields" in changed
 
     def _incomparable(self, spouts: set[str]) -> CoordinatorRecord:
-        """Drop the fingerprints of these spouts from the record, or all if it isn't known what they were made of."""
+        """Drop the fingerprints of these spouts from the record, or all of them if it has no declarations."""
         seen = self.record.fingerprints
         drop = spouts if self.record.declared is not None else {name for each in seen.values() for name in each}
         affected = sorted(self.record.numbers.txid(number) for number, each in seen.items() if drop & each.keys())
@@ -293,9 +303,9 @@ class SpoutChanges:
         return evolve(self.record, fingerprints={number: each for number, each in kept.items() if each})
 
     def _moved(self, gone: list[str], back: list[str], record: CoordinatorRecord) -> CoordinatorRecord:
-        """Put the last metadata of spouts that are left out aside, and that of those that are back in place.
+        """Put the last metadata of removed spouts aside, and restore that of spouts that are back.
 
-        The last is that of the last transaction they had a part in, committed or not, as their cursors are.
+        It is that of the last transaction in which they had a part, committed or not, as their cursors are.
         """
         resting = dict(record.resting)
         for _, definitions in sorted(record.metadata.items()):
@@ -319,8 +329,8 @@ class OutputChanges:
     """The comparison of all outputs.
 
     Attributes:
-        known: what the record says was declared.
-        left: the last transaction that an output had part in, by the names of those that are left out from now on.
+        known: the declarations in the record.
+        left: the last transaction of each output that is left out from now on, by name.
     """
 
     findings: Findings
@@ -334,9 +344,10 @@ class OutputChanges:
         return self.findings.at
 
     def compare(self, record: CoordinatorRecord) -> CoordinatorRecord:
-        """Compare states, windows and sinks; returns ``record`` with where those begin that join, and who has gaps.
+        """Compare states, windows and sinks; return ``record`` with the first transactions of new ones, and the gaps.
 
-        One that leaves before anything was committed to it was never there; but an attempt that died may have.
+        An output that leaves before anything was committed to it was never part of the topology. But it may contain an
+        attempt that died.
         """
         now, before = self.declarations.outputs, self.known.outputs
         joined = {**record.states, **{name: self._joined(each) for name, each in now.items()}}
@@ -357,7 +368,7 @@ class OutputChanges:
         if joined is None and self.at > 1:
             earlier = "transaction 1" if self.at == 2 else f"the {self.at - 1} before it"
             self.findings.lines.append(
-                f"{now.kind} {now.name!r} is new: it begins with transaction {self.at}, what {earlier} did is not in it"
+                f"{now.kind} {now.name!r} is new: it begins with transaction {self.at}, without {earlier}"
             )
         return self.at if joined is None else joined
 
@@ -372,7 +383,10 @@ class OutputChanges:
         )
 
     def _gap(self, until: int, now: Declaration) -> range:
-        """Return what an output was left out of after ``until``; with its last gap, if it hasn't gone on since."""
+        """Return the transactions that an output missed after ``until``.
+
+        Includes its last gap, if it has committed nothing since.
+        """
         earlier = self.findings.record.gaps.get(now.name)
         first = earlier.start if earlier and earlier.stop == until + 1 else until + 1
         if now.name in self.findings.record.states:
@@ -380,15 +394,16 @@ class OutputChanges:
         return range(first, self.at)
 
     def _returns(self, until: int, now: Declaration) -> None:
-        """Refuse an output that was left out and lacks something, unless a user accepts that."""
+        """Refuse an output that was left out and lacks transactions, unless a user accepts that."""
         missing = span(range(until + 1, self.at))
         self.findings.accepted(
             now.kind,
             now.name,
             until,
             self.at,
-            f"{now.kind} {now.name!r} was left out after transaction {until}, and {missing} are not in it. Give the "
-            f"new one a name or table of its own, which begins with transaction {self.at}. If it is to go on without",
+            f"{now.kind} {now.name!r} was left out after transaction {until}, and {missing} are not in it. To fix "
+            f"this: give the new one another name or table, which begins with transaction {self.at}. If it is to "
+            f"continue without them",
         )
 
     def _changed_output(self, before: StoredDeclaration, now: Declaration) -> None:
@@ -400,14 +415,14 @@ class OutputChanges:
         elif not now.is_named and before.way not in ("", now.way):
             changed = [*changed, "way"]
             what = (
-                f"it has no name of its own, and what leads to it changed from {before.way!r} to {now.way!r}, so it "
-                f"may be another one. If it is the same, say so by name({now.name!r})"
+                f"it has no explicit name, and the operations before it changed from {before.way!r} to {now.way!r}, so "
+                f"it may be another one. If it is the same, say so by name({now.name!r})"
             )
         if not changed:
             return
         refusal = (
-            f"{now.kind} {now.name!r}: {what}; what is stored under this name was made by the other. Declare it as it "
-            f"was, or give the new one a name or table of its own, which begins with transaction {self.at}"
+            f"{now.kind} {now.name!r}: {what}; the data under this name belong to the other one. To fix this: declare "
+            f"it as it was, or give the new one another name or table, which begins with transaction {self.at}"
         )
         if now.fixed.intersection(changed) or "kind of part" in changed:
             self.findings.refusals.append(refusal)
@@ -420,12 +435,12 @@ class OutputChanges:
 
 @frozen
 class Comparison:
-    """What a start finds changed.
+    """The changes that a start has found.
 
     Attributes:
-        lines: to be told.
-        refusals: why it can't go on; none: it can.
-        record: to go on from, if it can.
+        lines: the changes to log.
+        refusals: the reasons why it can't continue; empty: it can.
+        record: to continue from, if it can.
     """
 
     lines: tuple[str, ...]
@@ -451,10 +466,10 @@ def adopted(
     declarations: Declarations,
     corrections: Iterable[SpoutCorrection] = (),
 ) -> CoordinatorRecord:
-    """Return ``record`` with what is declared now in it, for a takeover; what has changed is logged.
+    """Return ``record`` with the current declarations, for a takeover; changes are logged.
 
     Raises:
-        TopologyError: something has changed that is neither harmless nor accepted.
+        TopologyError: a change is neither harmless nor accepted.
     """
     comparison = compared(record, declarations, torn, corrections)
     comparison.check(topology)
@@ -469,9 +484,9 @@ def compared(
     torn: Torn | None = None,
     corrections: Iterable[SpoutCorrection] = (),
 ) -> Comparison:
-    """Return what has changed between what ``record`` knows and ``declarations``.
+    """Compare the declarations in ``record`` with ``declarations``.
 
-    ``torn``: what only some states have. ``corrections``: data of batches that failed, changed in place.
+    ``torn``: the transactions that only some states have. ``corrections``: data of failed batches, changed in place.
     """
     findings = Findings(record, declarations.accept)
     known = _known(findings)
@@ -491,7 +506,7 @@ def compared(
 
 
 def _known(findings: Findings) -> Declared:
-    """Return what the record says was declared; without declarations in it, names are all that is known."""
+    """Return the declarations in the record; if it has none, only names are known."""
     record = findings.record
     if record.declared is not None:
         return Declared.of(record.declared)
@@ -503,7 +518,7 @@ def _known(findings: Findings) -> Declared:
     )
     if known.spouts or known.outputs:
         findings.lines.append(
-            "the record is of a release that kept no declarations: what is declared now is taken for unchanged"
+            "the record is of a release that kept no declarations: the current ones are assumed to be unchanged"
         )
     return known
 
@@ -511,7 +526,7 @@ def _known(findings: Findings) -> Declared:
 def _remembered(
     before: Mapping[str, StoredDeclaration], now: Mapping[str, Declaration], left: Mapping[str, int]
 ) -> dict[str, StoredDeclaration]:
-    """Return what the record is to say: what is declared now, and what was before, with when it was left out."""
+    """Return the declarations to store: the current ones, and earlier ones with their last transaction."""
     return {
         **{name: evolve(each, until=left.get(name, each.until)) for name, each in before.items()},
         **{name: StoredDeclaration.of(each) for name, each in now.items()},
@@ -519,7 +534,7 @@ def _remembered(
 
 
 def _compare_torn(findings: Findings, known: Declared, declarations: Declarations, torn: Torn) -> None:
-    """Refuse another plan while some states have transactions that others lack: those need the same of them."""
+    """Refuse another plan while some states have transactions that others lack: the same plan must process them."""
     before, now = known.plan, declarations.plan
     joining = [name for name in declarations.outputs if name not in findings.record.states]
     if before == now or not (before or joining):
@@ -535,8 +550,8 @@ def _compare_torn(findings: Findings, known: Declared, declarations: Declaration
         before,
         now,
         f"{span(torn.txids)} {'is' if len(torn.txids) == 1 else 'are'} in {' and '.join(torn.having)}{elsewhere}, "
-        f"since a crash came between their commits; spouts, states, or what leads to "
-        f"them, are others now, so some would have these transactions of one plan, some of another or not at all. "
-        f"Start the version that began them once more and stop() it, which commits them; functions may change. If "
-        f"this is meant",
+        f"because of a crash between their commits. Now spouts, states, or the operations "
+        f"before them have changed, so some would have these transactions by one plan, some by another or not at all. "
+        f"To fix this: start the version that began them once more and stop() it, which commits them; functions may "
+        f"change. If this is intended",
     )

@@ -1,49 +1,47 @@
-"""Taking over: from a claimed epoch to a record that this leader has written.
+"""Taking over a topology: from a claimed epoch to a record that this leader has written.
 
-The order is the point. The epoch is claimed already (`RecordStore` exists only with one). Then every state's fence is
-raised, so that nothing of an older leader lands any more; only then is the record read, and compared with what the
-states say they have; and the first write proves that we still lead. Crashing anywhere and starting over is harmless.
+The order is essential. The epoch is claimed already (`RecordStore` exists only with one). Then every state's fence is
+raised, so that no write of an older leader succeeds any more. Only then is the record read, and compared with the last
+commit of each state. The first write proves that this process still leads. A crash at any point is harmless: the
+takeover starts again.
 
-What commits of ours can leave behind: each state takes transactions in order, without gaps; an attempt is committed
-only after its id and its leader's epoch are in the record; and commits may run ahead of the record by one group of
-transactions. So, with ``T:A of epoch E`` the token of a state's last commit, and C the lowest transaction that the
-record does not have as committed:
+Three rules limit the traces of earlier commits. Each state takes transactions in order, without gaps. An
+attempt is committed only after its id and its leader's epoch are in the record. Commits may run ahead of the record by
+one group of transactions. Let ``T:A of epoch E`` be the token of a state's last commit, and C the lowest transaction
+that is not committed according to the record:
 
-    ===================  ===============================================================================
-    T = C - 1            where the record is
-    T >= C               committed there, not closed in the record: so are C to T - 1
-    T >= C, and A is above the last attempt of T in the record, or there is none
-                         the record is from the past: stop
-    E above the record's the record is from the past: stop
-    T < C - 1            the state is from the past, or was left out meanwhile: stop; but not in a gap, see below
-    no token, and C is
-    past where it joined the state is gone: stop
-    no token, and the
-    record has no such   a new state: it joins with the first transaction that is not closed at this takeover
-    ===================  ===============================================================================
+- T = C - 1: the state agrees with the record.
+- T >= C: C to T are committed in the state, but not closed in the record.
+- T >= C, and A is above the last attempt of T in the record, or the record has none: stop.
+- E is above the record's epoch: the record is from the past: stop.
+- T < C - 1: the state is from the past, or was left out meanwhile: stop, except in a gap, see below.
+- No token, and C is above the transaction at which the state joined: the state's data is gone: stop.
+- No token, and the state is not in the record: a new state. It joins with the first transaction that is not closed at
+  this takeover.
 
-What every state has is closed here, in the first write, and its success is owed; so it never comes again. What only
-some have is torn: the others need it, made of the same rows by the same plan. It is replayed, and whoever has it skips
-it or rolls it back (see `trident_py.states.fenced`). So is what every state has and can't be closed: of a spout that
-begins in it, those that skip it would have no rows. For a transaction t from C up to the lowest T:
+Transactions that every state has are closed here, in the first write, and their success is owed; so they are never
+replayed. A transaction that only some states have is torn: the others need it, made of the same rows by the same plan.
+It is replayed, and the states that have it skip it or roll it back (see `trident_py.states.fenced`). A transaction that
+every state has but that can't be closed is replayed too. If a new spout begins in such a
+transaction, the states that skip it would get none of the spout's rows. For a transaction t from C up to the lowest T:
 
-    ===================  ===============================================================================
-    no intent for t      none are stored where metadata tells what a batch is: closed
-    no intent for t, but
-    cursors that moved   they were found out by an attempt that never came to its commit: replayed
-    the intent for t is the attempt that every state has, and of the definition in the record
-                         closed; cursors that it moves by having been emitted move now
-    another intent       it was defined anew since: replayed, and rolled back where it is
-    a state that keeps no token or is left out from now on, or a spout that takes part in commits
-                         nobody knows whether they have it: replayed
-    ===================  ===============================================================================
+- No intent for t: no intents are stored if metadata determines the rows of a batch: closed.
+- No intent for t, but cursors that move: an attempt found them out and never began to commit: replayed.
+- The intent for t is the attempt that every state has, and of the definition in the record: closed. Cursors that it
+  moves because it was emitted move now.
+- Another intent: t was defined again since: replayed, and rolled back in the states that have it.
+- A state keeps no token or is left out from now on, or a spout takes part in commits. It is unknown whether they have
+  t: replayed.
 
-A state that was left out and comes back has a gap: F to C - 1, which others committed meanwhile. Once it is in the
-record that a user accepts this, the state takes them for committed, without any change. It may have F already, by an
-attempt that died right before the state was left out, while others have another batch of F. So a gap is passed over
-from T on where T >= F, which rolls T back; what is between F and T was passed over before, or is the same batch in
-every state. The gap stays in the record, so that a crash in between does no harm: until C is committed, each takeover
-passes over it once more, which rolls back nothing but an empty transaction.
+A state that was left out and comes back has a gap: F to C - 1, which others committed meanwhile. Once the record says
+that a user accepts this, the state marks them as committed, without any change.
+
+The state may have F already, by an attempt that died right before the state was left out, while others have another
+batch of F. So if T >= F, the gap is passed over from T on, which rolls T back. Transactions between F and T were passed
+over before, or have the same batch in every state.
+
+The gap stays in the record, so that a crash in between does no harm. Until C is committed, each takeover passes over it
+once more, which rolls back nothing but an empty transaction.
 """
 
 from __future__ import annotations
@@ -66,44 +64,44 @@ from coordinators.values.log_fields import log_about
 log = logging.getLogger(__name__)
 
 Moved: TypeAlias = Callable[[str, Json], Mapping[str, Json] | None]
-"""For a spout and its definition of a batch, the cursors that move when that is closed; None: nobody knows."""
+"""Returns, for a spout and its definition of a batch, the cursors that move when it is closed; None: unknown."""
 
 
 class Recoverable(Protocol):
-    """What commits transactions, as far as a takeover is concerned."""
+    """A participant in commits, as a takeover uses it."""
 
     @property
     def name(self) -> str:
-        """Names it in the record; unique in the topology."""
+        """Its name in the record; unique in the topology."""
         ...
 
     @property
     def remembers(self) -> bool:
-        """Whether it knows its last commit after a restart; otherwise there is nothing to compare."""
+        """Whether it knows its last commit after a restart; otherwise its last commit can't be compared."""
         ...
 
     @property
     def is_volatile(self) -> bool:
-        """Whether it starts empty each time, so that it misses nothing that was committed before."""
+        """Whether it starts empty each time, and so lacks no earlier transaction."""
         ...
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
-        """Refuse older epochs from now on, sweep what they left; returns the token of the last commit, None if none."""
+        """Refuse older epochs from now on and remove their leftovers; return the token of the last commit, or None."""
         ...
 
     def pass_over(self, topology: TopologyIdentity, epoch: int, txids: range) -> None:
-        """Take these transactions for committed, without any change; what it has of the first one is rolled back."""
+        """Mark these transactions as committed, without any change; its part of the first one is rolled back."""
         ...
 
 
 @frozen
 class Torn:
-    """Transactions that states have and that come again, as others lack them or nobody knows whether they do.
+    """Transactions that some states have, and that are replayed because others lack them or may lack them.
 
     Attributes:
         txids: the first of them is the lowest that is not committed.
         having: names of the states that have at least the first.
-        lacking: names of those that don't have the last.
+        lacking: names of the states that don't have the last.
     """
 
     txids: range
@@ -112,7 +110,7 @@ class Torn:
 
 
 Adopt: TypeAlias = Callable[[CoordinatorRecord, Torn | None], CoordinatorRecord]
-"""Compares the record with what is declared now; returns it with that in it, or raises `StateError`."""
+"""Compares the record with the current declarations; returns the record with them, or raises `TopologyError`."""
 
 
 def recover(
@@ -123,20 +121,21 @@ def recover(
     moved: Moved = lambda spout, definition: {},
     adopt: Adopt = lambda record, torn: record,
 ) -> CoordinatorRecord:
-    """Take over the topology of ``store``; returns the record to go on from, as just written.
+    """Take over the topology of ``store``; return the record to continue from, as just written.
 
     Args:
         store: the leadership.
-        states: all that commits, but for spouts.
+        states: all participants in commits, except spouts.
         has_committer_spouts: whether a spout takes part in commits.
-        moved: asked for each transaction that is closed here.
+        moved: called for each transaction that is closed here.
         adopt: called with the record after that.
 
     Raises:
         StateError: a state and the record don't belong together, or a state refuses.
+        TopologyError: ``adopt`` refuses a change.
         MetadataError: the record cannot be read.
         FencedError: a newer leader exists.
-        CoordinationLost: ZooKeeper is out of reach.
+        CoordinationLost: the store can't be reached.
     """
     log_about(epoch=store.epoch)
     identity = store.identity
@@ -145,7 +144,7 @@ def recover(
     record = found or CoordinatorRecord(epoch=store.epoch)
     kept = {state.name: tokens[state.name] for state in states if state.remembers}
     _check(identity.name, kept, record)
-    kept = {name: token for name, token in kept.items() if token or name in record.states}  # but for those that join
+    kept = {name: token for name, token in kept.items() if token or name in record.states}  # without those that join
     known = not (has_committer_spouts or _forgetting(states, record) or _left_out(states, record))
     if known:
         record = _closed(identity.name, record, kept, moved)
@@ -159,9 +158,9 @@ def recover(
 def _written(
     store: RecordStore, states: Sequence[Recoverable], record: CoordinatorRecord, gaps: Mapping[str, range]
 ) -> CoordinatorRecord:
-    """Return the first write, in which states join.
+    """Make the first write, in which states join, and return the record.
 
-    What is passed over comes after it, and again if a crash prevents that.
+    Gaps are passed over after it, and again if a crash prevents that.
     """
     joined = {state.name: record.states.get(state.name, record.current_txid) for state in states}
     record = evolve(
@@ -185,12 +184,12 @@ def _recovered(state: Recoverable, store: RecordStore) -> CommitToken | None:
 
 
 def _forgetting(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
-    """Tell whether one of those that committed before can't say what."""
+    """Return true if a state that has committed before can't tell its last commit."""
     return any(state.name in record.states and not (state.remembers or state.is_volatile) for state in states)
 
 
 def _left_out(states: Sequence[Recoverable], record: CoordinatorRecord) -> bool:
-    """Tell whether a state that was declared by the last leader is not asked, as it isn't declared any more."""
+    """Return true if a state that the last leader declared is not declared any more, so its last commit is unknown."""
     outputs = Declared.of(record.declared).outputs.values() if record.declared is not None else ()
     asked = {state.name for state in states}
     return any(each.until is None and each.name in record.states and each.name not in asked for each in outputs)
@@ -203,8 +202,8 @@ def _check(topology: str, tokens: Mapping[str, CommitToken | None], record: Coor
         elif record.states.get(state, record.current_txid) < record.current_txid:
             raise StateError(
                 f"topology {topology!r}: state {state!r} is gone, it has nothing of what was committed to it while the "
-                f"topology is at transaction {record.current_txid}; restore it, or `trident reset {topology}` to start "
-                f"over",
+                f"topology is at transaction {record.current_txid}. To fix this: restore it, or start from the "
+                f"beginning with `trident reset {topology}`",
                 topology=topology,
                 state=state,
             )
@@ -217,8 +216,8 @@ def _check_token(topology: str, state: str, token: CommitToken, record: Coordina
         raise StateError(
             f"topology {topology!r}: state {state!r} has transaction {token.txid}, committed as {token}, and the "
             f"record in ZooKeeper, at {current} and of epoch {record.epoch}, was written before that: ZooKeeper was "
-            f"restored from the past or emptied; restore its newer data; only where there is none, "
-            f"`trident reset {topology}` starts over with empty states",
+            f"restored from the past or emptied. To fix this: restore its newer data. Only if there is none, "
+            f"start from the beginning with empty states: `trident reset {topology}`",
             topology=topology,
             txid=token.txid,
             state=state,
@@ -226,7 +225,7 @@ def _check_token(topology: str, state: str, token: CommitToken, record: Coordina
 
 
 def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: CoordinatorRecord) -> dict[str, range]:
-    """Return what each state passes over; the first of it is rolled back where the state has it."""
+    """Return the transactions that each state passes over; if the state has the first of them, it is rolled back."""
     current = record.current_txid
     gaps = {}
     for state, token in kept.items():
@@ -239,8 +238,8 @@ def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: Coordin
                 f"topology {topology!r}: state {state!r} ends with transaction {token.txid}, the record is at "
                 f"{current}: transactions {token.txid + 1} to {first - 1} are missing from it: its server lost "
                 f"them (a failover to a replica that lagged, a crash without fsync), it was restored from the past, "
-                f"or the topology ran without it; restore a newer copy of it, or give it another table, which starts "
-                f"empty",
+                f"or the topology ran without it. To fix this: restore a newer copy of it, or give it another "
+                f"table, which starts empty",
                 topology=topology,
                 state=state,
             )
@@ -264,7 +263,7 @@ def _torn(record: CoordinatorRecord, kept: Mapping[str, CommitToken | None]) -> 
 def _closed(
     topology: str, record: CoordinatorRecord, kept: Mapping[str, CommitToken | None], moved: Moved
 ) -> CoordinatorRecord:
-    """Return ``record`` after all that every state in ``kept`` has, as far as it is known what that is."""
+    """Return ``record`` after all transactions that every state in ``kept`` has, as long as they can be identified."""
     tokens = [token for token in kept.values() if token]
     first = record.current_txid
     upto = min((token.txid for token in tokens), default=0) if len(tokens) == len(kept) else 0
@@ -284,9 +283,9 @@ def _closed(
 
 
 def _is_known(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken], *, resolved: bool) -> bool:
-    """Tell whether what the states have of ``txid`` is what the record says.
+    """Return true if the states' commits of ``txid`` are of the definition in the record.
 
-    ``resolved``: an emission has found out what it says; what that attempt was is durable before its commit begins.
+    ``resolved``: emitting has found out the definition; the attempt is durable before its commit begins.
     """
     pin = next((pin for pin in record.committing if pin.attempt.txid == txid), None)
     if pin is None:

@@ -1,1 +1,1 @@
-"""The values that every other room uses: attempts, numbers, errors, times."""
+"""Values that every other room uses: attempts, numbers, errors, times."""

@@ -1,4 +1,4 @@
-"""The identity of a batch: which transaction, which try of it, and under whose lead it was committed."""
+"""The identity of a batch: its transaction, its attempt, and the epoch under which it was committed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FIRST_ATTEMPT_ID = 0
 
 @frozen(order=True)
 class TransactionAttempt:
-    """One try of one transaction; ``str()`` gives Storm's ``txid:attempt``.
+    """One attempt of one transaction; ``str()`` returns Storm's ``txid:attempt``.
 
-    A transaction keeps its txid for ever. Each replay of it gets the next attempt id, also after a restart, so whatever
-    an older try still does somewhere can be told apart from the live one.
+    A transaction keeps its txid for ever. Each replay gets the next attempt id, also after a restart. So late effects
+    of an older attempt can be distinguished from those of the live one.
     """
 
     txid: int
@@ -27,7 +27,7 @@ class TransactionAttempt:
 
 @frozen(order=True)
 class CommitToken:
-    """Who committed what; compared in this order. A sink stores it in the same atomic step as the data."""
+    """The identity of a commit; compared in this order. A sink stores it in the same atomic step as the data."""
 
     txid: int
     epoch: int

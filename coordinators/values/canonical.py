@@ -1,4 +1,8 @@
-"""JSON as this project stores it: one text for one value, and nothing that would come back different."""
+"""JSON as this project stores it, and the hashes of texts and rows.
+
+`canonical_json` writes exactly one text for each value. It refuses values that would be read back different.
+`content_hash` and `content_digest` are hashes of texts. `Fingerprint` is a hash of the rows of a batch.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,11 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 def canonical_json(value: object) -> str:
-    """Return the one JSON text of ``value``: sorted keys, no spaces.
+    """Return the canonical JSON text of ``value``: sorted keys, no spaces.
 
     Raises:
-        MetadataError: JSON can't hold it, or would give back something else (a tuple, a key that isn't a string, NaN);
-            names the place inside the value.
+        MetadataError: JSON can't represent it, or would return another value, as for a tuple, a key that isn't a
+            string, or NaN. The error names the place inside the value.
     """
     try:
         if not _is_plain(value):
@@ -31,24 +35,24 @@ def canonical_json(value: object) -> str:
 
 
 def json_copy(value: Json) -> Json:
-    """Return what JSON gives back for ``value``: a copy that its receiver may change."""
+    """Return a copy of ``value`` through JSON, which its receiver may change."""
     copied: Json = json.loads(json.dumps(value))
     return copied
 
 
 def content_hash(text: str | bytes) -> str:
-    """Make a short fingerprint that tells two texts apart and finds damage; no protection against forgery."""
+    """Return 8 hex digits that distinguish texts and detect damage; no protection against forgery."""
     raw = text.encode() if isinstance(text, str) else text
     return f"{crc32(raw):08x}"
 
 
 def content_digest(text: str) -> str:
-    """Return what names ``text`` among all that were ever stored beside it: 80 bits of its SHA-256, in hexadecimal."""
+    """Return a unique name for ``text``, for use in a store: 80 bits of its SHA-256, in hexadecimal."""
     return sha256(text.encode()).hexdigest()[:20]
 
 
 def _is_plain(value: object) -> bool:
-    """Tell whether one look at the types is enough to know that JSON gives ``value`` back: fast, for every write."""
+    """Return true if the types alone prove that JSON returns ``value`` unchanged. Fast, for every write."""
     if type(value) is str:
         return value.isascii()
     if type(value) is list:
@@ -102,14 +106,14 @@ def _check_text(text: str, place: str) -> None:
 
 @frozen
 class Fingerprint:
-    """The rows of a batch in whatever order: their number, and the sum of a 64-bit hash of each, modulo 2^64.
+    """The rows of a batch in any order: their number, and the sum of a 64-bit hash of each, modulo 2^64.
 
-    A sum, since XOR would let two equal rows cancel out. What reads the rows may hash them in its own way: then it is
-    the sum of what it tells.
+    A sum, since with XOR two equal rows would cancel out. Each reader may hash the rows in its own way, and then
+    reports their sum.
 
     Attributes:
         kind: how rows were hashed; sums of different kinds can't be compared. Empty: in one of the ways of the first
-            release, nobody knows which.
+            release; it is unknown which.
     """
 
     rows: int
@@ -121,8 +125,15 @@ class Fingerprint:
         return Fingerprint(self.rows + other.rows, (self.sum + other.sum) % 2**64, self.kind or other.kind)
 
     def agrees(self, other: Fingerprint) -> bool:
-        """Tell whether both may be of the same rows; of different kinds, their number is all that tells."""
+        """Return true if both may be of the same rows. If their kinds differ, only the number of rows is compared."""
         return self.rows == other.rows and (self.kind != other.kind or self.sum == other.sum)
 
 
 NO_ROWS = Fingerprint(0, 0)
+
+
+def other_version(found: object, known: int) -> str:
+    """Return why this release, which knows only the format ``known``, refuses data in the format ``found``."""
+    is_older = isinstance(found, int) and found < known
+    wrote = "a version before the first release wrote it" if is_older else "another release wrote it, run that one"
+    return f"it has format version {found!r}, and this release reads version {known} only; {wrote}"

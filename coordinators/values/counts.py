@@ -1,4 +1,4 @@
-"""`Counts`: how much there was of one transaction, or of several."""
+"""`Counts`: the numbers of rows of one transaction, or of several."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from coordinators.values.attempt import TransactionAttempt
 
 @frozen
 class Counts:
-    """How much there was, as far as anybody has counted.
+    """Numbers of rows and user counts, as far as they were counted.
 
     Attributes:
         rows: that were read.
-        by_name: what user functions have counted, by name.
+        by_name: the counts by user functions, by name.
         written: rows that a commit adds or changes, by state or sink.
     """
 
@@ -33,9 +33,9 @@ def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 CountsOf: TypeAlias = Callable[[TransactionAttempt], Counts]
-"""What a live attempt has read and counted so far."""
+"""Returns the counts of a live attempt so far."""
 
 
 def no_counts(_: TransactionAttempt) -> Counts:
-    """Count nothing."""
+    """Return empty counts."""
     return Counts()

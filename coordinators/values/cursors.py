@@ -1,7 +1,8 @@
-"""Positions too many to rewrite with every batch: one JSON value a key, kept in shards of neighbouring keys.
+"""Cursors: positions too many to rewrite with every batch, one JSON value per key, in shards of neighbouring keys.
 
-A `Cursors` is a value: an update gives a new one that shares every shard it did not touch, so what a batch costs to
-store depends on the keys it moves, not on how many there are (1 790 files are 137 KiB of offsets).
+A `Cursors` is a value: an update returns a new one that shares every shard that it did not change. So the cost of
+storing a batch depends on the keys it moves, not on their total number. For example, the offsets of 1 790 files are 137
+KiB.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ class CursorShard:
 
     @digest.default
     def _digest_of_text(self) -> str:
-        # Once for each shard, not once for each record that it is part of: most of them never change.
+        # Computed once per shard, not once per record that contains it: most shards never change.
         return content_digest(self.text)
 
     @classmethod
     def of(cls, name: str, values: Mapping[str, Json]) -> CursorShard:
-        """Make a shard of at least one cursor."""
+        """Return a shard of at least one cursor."""
         return cls(name, min(values), values, canonical_json(dict(values)))
 
     @classmethod
@@ -73,13 +74,13 @@ class Cursors:
         return Cursors(tuple(shards))
 
     def items(self) -> Iterator[tuple[str, Json]]:
-        """Give every cursor, by key."""
+        """Yield every cursor, by key."""
         for shard in self.shards:
             yield from shard.values.items()
 
 
 def _split(values: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
-    """Give ``values`` in sorted pieces small enough for a shard; halves, so that the next keys find room."""
+    """Yield ``values`` in sorted pieces small enough for a shard; halves, so that further keys fit."""
     if len(values) == 1 or len(canonical_json(dict(values)).encode()) <= SHARD_BYTES_MAX:
         yield dict(sorted(values.items()))
         return

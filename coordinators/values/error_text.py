@@ -1,7 +1,8 @@
-"""Texts that come from outside, made safe to store, to log and to show.
+"""Texts from outside, made safe to store, to log and to show.
 
-User code, rows, headers and operators may give any text: control characters, half of a surrogate pair, a gigabyte.
-An exception's ``__str__`` may raise. None of this may end what it isn't about: what is stored or logged passes here.
+User code, rows, headers and operators may contain any text: control characters, half of a surrogate pair, a gigabyte.
+An exception's ``__str__`` may raise. Such a text must never break a component that only stores, logs or shows it. So
+every stored or logged text passes through this module.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 TEXT_BYTES_MAX = 4 * 1024
-"""Of a text from outside, in UTF-8."""
+"""The maximum length of a text from outside, in bytes of UTF-8."""
 
 _GROUP_PARTS_MAX = 3
 _CHAIN_MAX = 5
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, line ends, what turns the direction of text, and surrogates."""
+"""Control characters, line ends, characters that change the direction of text, and surrogates."""
 
 
 class QuotedError(Exception):
-    """An exception whose text already names the class of what was raised, and is safe."""
+    """An exception with a safe text that already names the class of the original."""
 
 
 def safe_text(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
-    """Return ``text`` in one line of Unicode, with what no terminal should get escaped, cut to ``bytes_max``."""
+    """Return ``text`` in one line of Unicode, with unsafe characters escaped, cut to ``bytes_max`` bytes."""
     escaped = _UNSAFE.sub(_escape, text[:bytes_max])
     raw = escaped.encode()
     if len(raw) <= bytes_max and len(text) <= bytes_max:
@@ -33,7 +34,7 @@ def safe_text(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the class and the text of ``error`` as `safe_text`, also if its ``__str__`` raises."""
+    """Return the class and the text of ``error`` as `safe_text`, even if its ``__str__`` raises."""
     if isinstance(error, QuotedError):
         return safe_text(str(error))
     said = message_of(error)
@@ -69,7 +70,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the text of ``error``, without its class, as it is; a ``__str__`` that raises is named instead."""
+    """Return the unchanged text of ``error``, without its class; if ``__str__`` raises, say so instead."""
     try:
         said = str(error)
     except BaseException as broken:  # noqa: BLE001 - it is user code

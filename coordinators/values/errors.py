@@ -1,19 +1,18 @@
-"""What can go wrong in the control plane, and whose turn it is then.
+"""The errors of the control plane.
 
-::
+All of them are subclasses of `TridentError`:
 
-    TridentError
-    ├── TopologyError       a declaration that cannot work, or is not that of the record
-    ├── ConfigError         a setting out of range, or something missing on this machine
-    ├── MetadataError       a spout's metadata or the stored record cannot be written or read as JSON
-    ├── FencedError         a newer leader exists, or another one still leads
-    ├── CoordinationLost    the ZooKeeper session is gone or the server is out of reach
-    ├── SpoutError          a spout broke its contract, or its source is not what it was
-    ├── StateError          a state is gone, damaged, behind or somebody else's
-    └── PoisonBatchError    a batch failed as often as its retry policy allows
+- `TopologyError`: a declaration that cannot work, or is not that of the record.
+- `ConfigError`: a setting out of range, or something missing on this machine.
+- `MetadataError`: a spout's metadata or the stored record cannot be written or read as JSON.
+- `FencedError`: a newer leader exists, or another one still leads.
+- `CoordinationLost`: the ZooKeeper session is gone or the server can't be reached.
+- `SpoutError`: a spout broke its contract, or its source has changed.
+- `StateError`: a state is gone, damaged, behind or another topology's.
+- `PoisonBatchError`: a batch failed as often as its retry policy allows.
 
-Each message says what happened, to which topology and transaction, and the way out. What it is about, programs find in
-its attributes; both survive pickling.
+Each message says what happened, to which topology and transaction, and how to fix it. Programs find the topology,
+transaction, spout and state in the error's attributes; message and attributes survive pickling.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from coordinators.values.attempt import TransactionAttempt
 
 
 class About(TypedDict, total=False):
-    """What an error is about: the attributes of `TridentError`."""
+    """The subject of an error: the attributes of `TridentError`."""
 
     topology: str | None
     txid: int | None
@@ -37,12 +36,13 @@ class About(TypedDict, total=False):
 
 
 class TridentError(Exception):
-    """The root of every error this project raises on its own account.
+    """The base class of every error that this project raises.
 
     Attributes:
-        topology: the name of the topology; this and what follows is None where it is not known or none is meant.
+        topology: the name of the topology. Each attribute has the value None if it is unknown
+            or not applicable.
         txid: the transaction.
-        attempt: which try of it.
+        attempt: the attempt of it.
         spout: the ``tx_id`` of the spout.
         state: the name of the state or sink.
     """
@@ -58,7 +58,10 @@ class TridentError(Exception):
         self.locate(**about)
 
     def locate(self, **about: Unpack[About]) -> Self:
-        """Fill in what is not known yet; of another transaction, only the topology. Returns itself."""
+        """Set the attributes that are not known yet, and return self.
+
+        If the error is of another transaction, set only the topology.
+        """
         attempt = about.get("attempt")
         if attempt is not None:
             about["txid"] = attempt.txid
@@ -70,13 +73,13 @@ class TridentError(Exception):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it is, with its notes, and not how it was made: subclasses may have constructors of their own."""
+        """Pickle its class, arguments, attributes and notes, since subclasses may have other constructors."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 @contextmanager
 def located(**about: Unpack[About]) -> Iterator[None]:
-    """Say of what goes wrong inside that it is about this, as far as the errors don't know better."""
+    """Set the given attributes on errors that are raised inside, if they are not set yet."""
     try:
         yield
     except TridentError as error:
@@ -85,15 +88,15 @@ def located(**about: Unpack[About]) -> Iterator[None]:
 
 
 class TopologyError(TridentError):
-    """A declaration that cannot work, or that is not what the topology's record was written for."""
+    """A declaration that cannot work, or that doesn't fit the topology's record."""
 
 
 class ConfigError(TridentError):
-    """A setting out of range, or something that has to be installed or freed on this machine."""
+    """A setting out of range, or something that must be installed or freed on this machine."""
 
 
 class MetadataError(TridentError):
-    """Metadata that JSON cannot hold, or a stored record that cannot be read. Never taken as "start over"."""
+    """Metadata that JSON cannot represent, or a stored record that cannot be read. It never means "start over"."""
 
 
 class FencedError(TridentError):
@@ -105,20 +108,20 @@ class CoordinationLost(TridentError):
 
 
 class SpoutError(TridentError):
-    """A spout broke its contract, or its source can no longer give what it gave before."""
+    """A spout broke its contract, or its source can no longer deliver the earlier rows."""
 
 
 class PoisonBatchError(TridentError):
     """Every attempt that the retry policy allows one batch has failed; ``__cause__`` is the last failure.
 
-    Raised when everything before that batch is committed.
+    Raised after every transaction before that batch is committed.
     """
 
 
 class StateError(TridentError):
-    """A state is gone, damaged, read-only, behind or somebody else's."""
+    """A state is gone, damaged, read-only, behind or another topology's."""
 
 
 def our_bug(what: str) -> str:
-    """Return the message of an assertion: what is broken, and whose turn it is."""
+    """Return the message of an assertion: the violated invariant, with the request to report it."""
     return f"a defect of trident_py, please report it: {what}"

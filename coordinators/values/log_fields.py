@@ -1,7 +1,7 @@
-"""What a line of the log is about: known by the code that runs, or by an error that is logged, not from its text.
+"""Fields of log lines, such as topology and transaction: from the running code or a logged error, not from the text.
 
-Whoever begins something says so by `logging_about`, and calls that other threads make for it take it along in their
-context. So what users' own code logs on the driver has it, too.
+A component that begins work sets them by `logging_about`. Calls that other threads make for this work inherit them with
+the context. So the lines of users' code on the driver have them, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coordinators.values.errors import TridentError
 
 
 class LogFields(TypedDict, total=False):
-    """What is known: of a transaction, its ``txid``, or which ``attempt`` of it."""
+    """The known fields: for a transaction its ``txid``, or its ``attempt``."""
 
     topology: str | None
     epoch: int | None
@@ -29,13 +29,13 @@ _known: ContextVar[Mapping[str, Any]] = ContextVar("trident_log_fields", default
 
 
 def log_about(**fields: Unpack[LogFields]) -> None:
-    """Say what is logged from now on in this context: about this, and for the rest about what it was before."""
+    """Set these fields for the following log lines of this context; other fields stay."""
     _known.set(_with(_known.get(), fields))
 
 
 @contextmanager
 def logging_about(**fields: Unpack[LogFields]) -> Iterator[None]:
-    """Say what is logged inside: about this, and for the rest about what is outside."""
+    """Set these fields for the log lines inside; other fields stay."""
     token = _known.set(_with(_known.get(), fields))
     try:
         yield
@@ -44,9 +44,9 @@ def logging_about(**fields: Unpack[LogFields]) -> Iterator[None]:
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what a line is about, as far as it is known, for JSON; asked on the thread that has logged it.
+    """Return the known fields of a line, for JSON; call it on the thread that has logged the line.
 
-    An error that it tells of knows best; it may name a ``spout`` or ``state``, too.
+    The attributes of a logged error have precedence; it may name a ``spout`` or ``state``, too.
     """
     found = _known.get()
     for error in _errors_of(record):
@@ -56,7 +56,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _with(known: Mapping[str, Any], fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return both; an attempt says which transaction it is of, and another transaction has other attempts."""
+    """Return both; an attempt sets its transaction too, and another transaction removes the attempt."""
     attempt = fields.get("attempt")
     txid = attempt.txid if attempt else fields.get("txid")
     if txid is None or (attempt is None and txid == known.get("txid")):

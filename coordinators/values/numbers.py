@@ -1,9 +1,8 @@
-"""The number by which spouts know a transaction: dense, as an empty transaction has none.
+"""The numbers by which spouts know transactions: without gaps, because an empty transaction has none.
 
-An empty transaction is one that no spout has a part in: it is there for time to pass, so that windows close without
-input.
-Until the first of them, a transaction's number is its txid. Spouts are told numbers only; states, sinks, status and
-errors go by txids.
+An empty transaction is one in which no spout has a part. It lets time pass, so that windows close without input. Before
+the first of them, a transaction's number is its txid. Spouts receive only numbers; states, sinks, status and errors use
+txids.
 """
 
 from __future__ import annotations
@@ -13,20 +12,21 @@ from attrs import evolve, frozen
 
 @frozen
 class SpoutNumbers:
-    """Which transactions are empty, and so the number of each other one.
+    """The empty transactions, and thereby the number of each other one.
 
     Attributes:
         empty: the txids of empty transactions, ascending.
-        forgotten: how many there were before those. No txid up to the last of these has an answer here.
+        forgotten: how many empty transactions there were before those. For txids up to the last of these, no number is
+            known.
     """
 
     empty: tuple[int, ...] = ()
     forgotten: int = 0
 
     def of(self, txid: int) -> int | None:
-        """Return the number of ``txid``, or what it will be if no transaction before it turns out to be empty.
+        """Return the number of ``txid``, or the one it will have if no transaction before it becomes empty.
 
-        None: empty.
+        None: the transaction is empty.
         """
         return None if txid in self.empty else self.upto(txid)
 
@@ -42,7 +42,7 @@ class SpoutNumbers:
         return txid
 
     def with_empty(self, txid: int) -> SpoutNumbers:
-        """Return the numbers after ``txid``, above all that were tried, is admitted as an empty one."""
+        """Return the numbers after ``txid``, above all attempted transactions, is admitted as an empty one."""
         return evolve(self, empty=(*self.empty, txid))
 
     def kept_from(self, txid: int) -> SpoutNumbers:

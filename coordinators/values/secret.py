@@ -1,4 +1,4 @@
-"""Passwords and whatever holds one, kept out of everything that is printed."""
+"""Secrets: passwords and texts that contain one, kept out of all output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HIDDEN = "***"
 
 @frozen(repr=False, str=False)
 class Secret:
-    """A text that shows as ``***`` wherever it is printed, logged or formatted; `reveal` gives it away."""
+    """A text that shows as ``***`` wherever it is printed, logged or formatted; `reveal` returns it."""
 
     _value: str
 

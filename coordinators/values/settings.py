@@ -1,4 +1,4 @@
-"""How fast and how patiently a leadership goes on, as one value."""
+"""Speed limits and patience of a leadership, as one value."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class LeadershipSettings:
-    """What stays the same for the length of one leadership. Durations are seconds.
+    """The settings of one leadership. Durations are seconds.
 
     Attributes:
-        max_spout_pending: transactions that may be under way at once.
+        max_spout_pending: transactions that may be in progress at once.
         message_timeout: silence after which a phase fails.
         batch_interval: between two new batches, at least.
-        idle_turn: after which a turn is taken although nothing happened, so that leadership is proved in time.
-        store_intents: whether it is stored which attempt is about to commit, before its commit begins.
+        idle_turn: after which a turn is taken even if no message arrives, so that leadership is proved in time.
+        store_intents: whether the attempts that are about to commit are stored before their commit begins.
         group_max: how many transactions may commit in one step of every state.
         attempts: failures by a batch's own code after which the topology ends.
         backoff: before the first replay; doubles with each further one.
         backoff_max: the longest wait between two replays.
-        source_patience: how long a source that is away is waited for; None: without end.
+        source_patience: how long to wait for an unreachable source; None: no limit.
         store_patience: the same for the store of a state or sink.
     """
 

@@ -1,9 +1,10 @@
-"""The end of a topology, between who asks for it, who carries it out and who waits for it.
+"""The shutdown of a topology, shared by the caller, the threads that carry it out, and the waiting threads.
 
-Code of users' may never return. It is waited for some seconds; then leadership is given up and the thread is left
-behind, since a store refuses what is written under an old epoch. What commits without such a fence is the exception:
-nothing would refuse its late write, so leadership is kept while it commits, unless whoever stops the topology forces
-the end.
+User code may never return. The shutdown waits for it for some seconds. Then leadership is released and the thread is
+left behind, because stores refuse writes under an old epoch.
+
+A commit without such a fence is the exception: a late write would not be refused. So leadership is kept while it
+commits, unless the caller forces the end.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from coordinators.values.errors import TridentError
 
 @define(eq=False)
 class Shutdown:
-    """How one topology ends. Used from any thread.
+    """The state of one topology's shutdown. Used from any thread.
 
     Attributes:
-        patience: seconds that threads which run user code are waited for.
-        forced: leadership is given up whatever is being committed.
-        ended: nothing is done any more, and leadership is given up.
-        held_by: why leadership is kept although the end was asked for; empty: it isn't.
-        left_behind: the threads that had not returned when it ended, and where each of them was.
+        patience: seconds to wait for threads that run user code.
+        forced: set if leadership is to be released even during a commit.
+        ended: set when all work has ended, and leadership is released.
+        held_by: why leadership is kept although the process was asked to stop; empty: it isn't.
+        left_behind: the threads that had not returned at the end, and the position of each in the code.
     """
 
     patience: float = 5.0
@@ -37,24 +38,24 @@ class Shutdown:
     _when_forced: list[Callable[[], object]] = field(factory=list, init=False)
 
     def when_forced(self, call: Callable[[], object]) -> None:
-        """Have ``call`` called when the end is forced, from any thread and perhaps twice; at once if it is."""
+        """Call ``call`` when the end is forced, on any thread and perhaps twice; immediately if it is already."""
         self._when_forced.append(call)
         if self.forced.is_set():
             call()
 
     def hold(self, why: str) -> None:
-        """Tell whoever waits for the end that it can't come now, for this reason."""
+        """Notify the waiting threads that the topology can't end now, for this reason."""
         self.held_by = why
         self._told.set()
 
     def end(self) -> None:
-        """End: nothing is done any more."""
+        """Mark the shutdown as finished: no work continues."""
         self.held_by = ""
         self.ended.set()
         self._told.set()
 
     def wait(self, *, force: bool) -> None:
-        """Return when it has ended; with ``force`` that comes after some seconds, whatever is being committed.
+        """Return when the topology has ended; with ``force`` after some seconds, even during a commit.
 
         Raises:
             TridentError: leadership is kept, for the reason named.

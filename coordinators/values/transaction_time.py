@@ -1,8 +1,9 @@
-"""The time of a transaction: what windows go by, so that no clock that jumps decides which rows are in one.
+"""The time of a transaction: time windows use it, so that a clock that jumps never decides which rows are in a window.
 
 It is fixed when the transaction is first admitted, is durable with its definition, and stays over replays and
-takeovers. Within a leadership it goes on as the monotonic clock does. The wall clock counts at a takeover, and whenever
-nothing rests on the times that were given before: no window holds rows, and no earlier transaction is on its way.
+takeovers. Within a leadership it advances as the monotonic clock does. The wall clock is used at a takeover, and
+whenever the earlier times don't matter any more. This means that no window holds rows, and no earlier transaction is in
+progress.
 """
 
 from __future__ import annotations
@@ -15,23 +16,25 @@ MILLIS = 1000
 """Milliseconds in a second. Times of transactions are ints, in milliseconds since 1970, UTC."""
 
 AHEAD_OF_ZOOKEEPER_MILLIS_MAX = 60 * MILLIS
-"""Beyond it, a leader takes ZooKeeper's clock instead of its own."""
+"""If a leader's clock is further ahead of ZooKeeper's clock, the leader uses ZooKeeper's."""
 
 
 @frozen
 class LeaderClock:
-    """What one leadership takes for the time of day. Pure: both clocks are arguments.
+    """The time of day of one leadership. Pure: both clocks are arguments.
 
     Attributes:
         claimed_at: ZooKeeper's clock when it wrote this leadership's claim, in milliseconds since 1970.
-        claimed: our monotonic clock then, in seconds.
+        claimed: the local monotonic clock then, in seconds.
     """
 
     claimed_at: int
     claimed: float
 
     def read(self, now: float, wall: float) -> int:
-        """Our own clock; ZooKeeper's, where ours is more than a minute ahead of it.
+        """Return the local clock; or ZooKeeper's, if the local one is more than a minute ahead of it.
+
+        In milliseconds since 1970.
 
         Args:
             now: the monotonic clock, in seconds.
@@ -41,7 +44,7 @@ class LeaderClock:
         return own if own <= zookeeper + AHEAD_OF_ZOOKEEPER_MILLIS_MAX else zookeeper
 
     def ahead_of_zookeeper(self, now: float, wall: float) -> int:
-        """Return by how many milliseconds our own clock is too far ahead to be believed; 0: it is believed."""
+        """Return by how many milliseconds the local clock is too far ahead to be trusted; 0: it is trusted."""
         return max(0, round(wall * MILLIS) - self.read(now, wall))
 
     def _zookeeper(self, now: float) -> int:
@@ -53,9 +56,9 @@ class TransactionTimes:
     """The times of the transactions that the record keeps. Pure: clocks are arguments.
 
     Attributes:
-        clock: what this leadership takes for the time of day.
+        clock: the time of day of this leadership.
         known: time by txid.
-        ahead: by how many milliseconds the last time that was given is ahead of ``clock``.
+        ahead: by how many milliseconds the last assigned time is ahead of ``clock``.
     """
 
     clock: LeaderClock
@@ -65,10 +68,10 @@ class TransactionTimes:
     _anchored: float = field(default=0.0, init=False)  # the monotonic clock when time was _anchor
 
     def start(self, now: float, wall: float) -> list[str]:
-        """Go on from the last time that an earlier leader gave, or from the clock where that is later.
+        """Continue from the last time that an earlier leader assigned, or from the clock if that is later.
 
         Returns:
-            What is worth a warning about these clocks.
+            Warnings about these clocks.
         """
         self._anchor, self._anchored = max([self.clock.read(now, wall), *self.known.values()]), now
         self.ahead = self._anchor - self.clock.read(now, wall)
@@ -86,9 +89,9 @@ class TransactionTimes:
         return doubts
 
     def fix(self, txid: int, now: float, wall: float, *, is_held: bool) -> None:
-        """Give ``txid`` the time of this moment, unless it has one.
+        """Assign the current time to ``txid``, unless it has one.
 
-        With ``is_held`` something rests on the times that were given before, so time can't be set back.
+        With ``is_held`` the times assigned before still matter, so time can't be set back.
         """
         if txid in self.known:
             return
@@ -99,22 +102,22 @@ class TransactionTimes:
         self.ahead = max(0, self.known[txid] - clock)
 
     def at(self, now: float) -> int:
-        """Return the time of a transaction that is admitted now, if something rests on those given before."""
+        """Return the time of a transaction that is admitted now, if the times assigned before still matter."""
         return self._anchor + round((now - self._anchored) * MILLIS)
 
     def moment(self, time: int) -> float:
-        """Return when it will be ``time``, by the monotonic clock, if something rests on the times that were given."""
+        """Return when it will be ``time``, by the monotonic clock, if the times assigned before still matter."""
         return self._anchored + (time - self._anchor) / MILLIS
 
     def is_covered(self, time: int, txid: int) -> bool:
-        """Tell whether ``txid`` or a later one is at ``time`` or after it."""
+        """Return true if ``txid`` or a later transaction has ``time`` or a later time."""
         return any(known >= txid and given >= time for known, given in self.known.items())
 
     def is_fixed_from(self, txid: int) -> bool:
-        """Tell whether ``txid`` or a later one has its time."""
+        """Return true if ``txid`` or a later transaction has its time."""
         return any(known >= txid for known in self.known)
 
     def from_txid(self, txid: int) -> Mapping[int, int]:
-        """Forget the times of the transactions before ``txid``; returns what is left."""
+        """Forget the times of the transactions before ``txid``; return the others."""
         self.known = {known: time for known, time in self.known.items() if known >= txid}
         return dict(self.known)

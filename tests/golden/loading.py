@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import lzma
-import shutil
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote
-
-import psycopg
 
 from coordinators.backends.zookeeper.session import ZooKeeperSession
 from coordinators.backends.zookeeper.znodes import Create, Step, TopologyPaths
 from coordinators.record.record import EncodedRecord
 from coordinators.record.store import InMemoryCoordination, TopologyIdentity
-from tests.golden.topologies import FILES
 
 DATA = Path(__file__).parent / "data"
 
@@ -46,15 +40,15 @@ def coordination(name: str) -> InMemoryCoordination:
     )
 
 
-def restore_zookeeper(name: str, hosts: str) -> None:
-    """Every znode, byte by byte."""
+def restore_zookeeper(name: str, hosts: str, record: EncodedRecord) -> None:
+    """The znodes without a login, with a record of today."""
     session = ZooKeeperSession.connect(hosts, who="the golden data", session_timeout=30.0)
     paths = TopologyPaths(f"{session.chroot}/trident/golden-{name}")
     nodes = DATA / name / "zookeeper"
     created: list[Step] = [
-        Create(f"{paths.base}/{each}", (nodes / each).read_bytes()) for each in ("identity", "epoch", "record")
+        Create(f"{paths.base}/{each}", (nodes / each).read_bytes()) for each in ("identity", "epoch")
     ]
-    created += [Create(f"{paths.blobs}/{path.name}", path.read_bytes()) for path in sorted((nodes / "blobs").glob("*"))]
+    created.append(Create(paths.record, record.head.encode()))
     session.retry_within_lease(lambda: session.ensure_path(paths.blobs))
     session.retry_within_lease(lambda: session.commit(created))
     session.close()
@@ -67,22 +61,3 @@ def restore_databases(name: str, at: Path) -> None:
         stem = path.name.partition(".")[0]
         with closing(sqlite3.connect(at / ("state.db" if stem == "state" else f"golden-{name}-{stem}.db"))) as database:
             database.executescript(text)
-
-
-def restore_postgres(dsn: str) -> None:
-    """The tables of the scenario ``postgres``, into an empty database."""
-    with psycopg.connect(dsn) as connection:
-        connection.execute((DATA / "postgres" / "postgres.sql").read_bytes())
-
-
-@contextmanager
-def restored_files() -> Iterator[Path]:
-    """The files of the scenario ``files``, where they were; one test at a time has them."""
-    with open(f"{FILES}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        shutil.rmtree(FILES, ignore_errors=True)
-        shutil.copytree(DATA / "files" / "files", FILES)
-        try:
-            yield FILES
-        finally:
-            shutil.rmtree(FILES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -14,6 +14,8 @@ from coordinators.record.store import TopologyIdentity
 from coordinators.status.listener import SucceededEvent
 from coordinators.status.status import Wait
 from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import other_version
+from trident_py.errors import HistoryError
 from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Program
 
 ATTEMPTS_MAX = 10_000
@@ -27,7 +29,7 @@ _LEADERSHIPS = """
     uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, epoch BIGINT NOT NULL, topology TEXT NOT NULL, host TEXT NOT NULL,
     pid BIGINT NOT NULL, version TEXT NOT NULL, code TEXT NOT NULL, current_txid BIGINT NOT NULL,
     since DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, error TEXT NOT NULL, waits_for TEXT NOT NULL,
-    plan TEXT NOT NULL DEFAULT '[]'"""
+    plan TEXT NOT NULL, format BIGINT NOT NULL"""
 _ATTEMPTS = """
     uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, txid BIGINT NOT NULL, attempt_id BIGINT NOT NULL,
     epoch BIGINT NOT NULL, topology TEXT NOT NULL, number BIGINT, phase TEXT NOT NULL,
@@ -35,6 +37,8 @@ _ATTEMPTS = """
     processing DOUBLE PRECISION NOT NULL, waiting DOUBLE PRECISION NOT NULL, committing DOUBLE PRECISION NOT NULL,
     rows BIGINT NOT NULL, written TEXT NOT NULL, counts TEXT NOT NULL, definition TEXT NOT NULL, error TEXT NOT NULL,
     failed TEXT NOT NULL, bytes BIGINT NOT NULL"""
+FORMAT_VERSION = 1
+
 TABLES = (
     f"CREATE TABLE IF NOT EXISTS trident_leaderships ({_LEADERSHIPS}, PRIMARY KEY (uuid, incarnation, epoch))",
     f"CREATE TABLE IF NOT EXISTS trident_attempts ({_ATTEMPTS}, PRIMARY KEY (uuid, incarnation, txid, attempt_id))",
@@ -133,6 +137,19 @@ class HistoryDatabase(ABC):
         if connection is not None:
             connection.close()
 
+    def check_version(self, columns: Collection[str]) -> None:
+        """Check the column names of ``trident_leaderships``; no names mean that there is no such table.
+
+        Raises:
+            HistoryError: a version before the first release made the tables.
+        """
+        if columns and "format" not in columns:
+            raise HistoryError(
+                f"the history in {self.shown} has no format version: a version of trident_py before the first release "
+                f"made it, and nothing in it was changed; to fix this: name another place, or drop the tables "
+                f"trident_leaderships and trident_attempts"
+            )
+
     @abstractmethod
     def sql(self, statement: str) -> str:
         """Return a statement with the parameter marks of the database."""
@@ -191,12 +208,15 @@ def _row_of_leadership(entry: LeadershipEntry) -> tuple[object, ...]:
     what = (program.host, program.pid, program.version, program.code)
     waits_for = json.dumps([[each.what, each.since] for each in entry.waits_for])
     plan = json.dumps(program.plan)
-    return (*who, *what, entry.current_txid, entry.since, entry.ended, entry.error, waits_for, plan)
+    rest = (entry.current_txid, entry.since, entry.ended, entry.error, waits_for, plan, FORMAT_VERSION)
+    return (*who, *what, *rest)
 
 
 def _leadership_of(row: Sequence[Any]) -> LeadershipEntry:
     uuid, incarnation, epoch, topology, host, pid, version, code, *rest = row
-    current_txid, since, ended, error, waits_for, plan = rest
+    current_txid, since, ended, error, waits_for, plan, stored_format = rest
+    if stored_format != FORMAT_VERSION:
+        raise HistoryError(f"the history of topology {topology!r}: {other_version(stored_format, FORMAT_VERSION)}")
     return LeadershipEntry(
         life=TopologyIdentity(name=topology, uuid=uuid, incarnation=incarnation),
         epoch=epoch,

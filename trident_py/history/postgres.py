@@ -51,6 +51,10 @@ class PostgresHistory(HistoryDatabase):
             if session.schema is not None:
                 schema = '"' + session.schema.replace('"', '""') + '"'
                 connection.execute("SELECT set_config('search_path', %s, false)", [schema])
+            found = connection.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('trident_leaderships') AND attnum > 0"
+            )
+            self.check_version({name for (name,) in found.fetchall()})
             if not self.reads:
                 with connection.transaction():  # two processes may start at once; making a table twice is an error
                     connection.execute("SELECT pg_advisory_xact_lock(hashtext('trident_py history'))")

@@ -41,11 +41,14 @@ class SQLiteHistory(HistoryDatabase):
 
     def connect(self) -> sqlite3.Connection:
         if self.reads:
-            return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+            reader = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+            self.check_version(_columns(reader))
+            return reader
         self.path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite's other files get the same mode
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS)
         try:
+            self.check_version(_columns(connection))
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")  # a crash of the machine may cost the last second
             with connection:
@@ -55,3 +58,7 @@ class SQLiteHistory(HistoryDatabase):
             connection.close()
             raise
         return connection
+
+
+def _columns(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('trident_leaderships')")}

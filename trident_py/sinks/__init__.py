@@ -1,4 +1,4 @@
-"""Where rows go in two phases: the interface, and the sinks that are shipped."""
+"""Two-phase outputs for rows: the interface, and the sinks that come with the product."""
 
 from trident_py._lazy import lazy
 

@@ -1,4 +1,4 @@
-"""`ForeachBatchSink`: a function is called with each transaction's rows, in the commit phase."""
+"""`ForeachBatchSink`: calls a function with the rows of each transaction, in the commit phase."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class ForeachBatchSink(TransactionalSink["DataFrame"]):
-    """Calls ``fn(frame, tx)`` for each transaction, in order, at least once, also if it has no rows.
+    """Calls ``fn(frame, tx)`` for each transaction, in order, at least once, even if it has no rows.
 
-    ``fn`` runs on the driver, in the commit phase: for one transaction at a time, and for none before the one before
-    it was committed. The rows are computed before, in the processing phase, and kept: ``fn`` may read them as often as
-    it likes, and finds the same ones. What it raises fails the attempt, which is processed and committed again.
+    ``fn`` runs on the driver, in the commit phase: for one transaction at a time, after the previous one was committed.
+    The rows are computed before, in the processing phase, and kept: ``fn`` may read them several times, and gets the
+    same rows. If it raises, the attempt fails, and is processed and committed again.
 
-    A transaction comes again where the process died, or an output beside it failed, before the commit was on record.
-    ``tx.key`` is the same then, and names no other transaction, ever: a ``fn`` that stores it in the same step as the
-    rows writes them exactly once. `docs/how-to/foreach-batch.md` has the recipe.
+    A transaction is repeated if the process died, or another output failed, before the commit was on record. Then
+    ``tx.key`` is the same. It never names another transaction: if ``fn`` stores it in the same step as the rows, it
+    writes them exactly once. `docs/how-to/foreach-batch.md` has the recipe.
 
     Args:
-        fn: takes the rows of a transaction and a `SinkTransaction`; what it returns is not used.
+        fn: a function of the rows of a transaction and a `SinkTransaction`; its result is ignored.
 
     Raises:
         TopologyError: ``fn`` can't be called with these two.
@@ -55,7 +55,7 @@ class ForeachBatchSink(TransactionalSink["DataFrame"]):
         return {"function": self._name}
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Return None: nothing is known of what was committed."""
+        """Return None: the last commit is unknown."""
         self._topology = topology.name
         return None
 
@@ -67,11 +67,11 @@ class ForeachBatchSink(TransactionalSink["DataFrame"]):
             self._fn(receipt, tx)
 
     def abort(self, tx: SinkTransaction, receipt: DataFrame | None) -> None:
-        """Do nothing: nothing was written, and Spark drops the rows when nobody refers to them."""
+        """Do nothing: nothing was written, and Spark drops the rows when they are no longer referenced."""
 
 
 def _takes_two(fn: Callable[..., object]) -> bool:
-    """Tell whether ``fn`` can be called with two arguments, as far as it says what it takes."""
+    """Return whether ``fn`` can be called with two arguments; True if its signature is unknown."""
     try:
         signature(fn).bind(None, None)
     except TypeError:

@@ -1,4 +1,4 @@
-"""What a store knows of a sink that writes to it: who leads, and which transaction is the last."""
+"""The token that a store keeps for a sink: the leader, and the last transaction."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Self
 from attrs import evolve, frozen
 
 from coordinators.values.attempt import CommitToken
-from coordinators.values.canonical import NO_ROWS, Fingerprint
+from coordinators.values.canonical import NO_ROWS, Fingerprint, other_version
+
+VERSION = 1
+"""Of the format of tokens."""
 
 
 @frozen(kw_only=True)
 class LeaderToken:
-    """Who leads, and what is committed.
+    """The leader and the last commit.
 
     Attributes:
         incarnation: the topology's.
         fence: the epoch of the newest leader.
-        sink: tells its sink from another one of the same leader.
-        commit: the last commit of this incarnation; None: there was none.
+        sink: identifies its sink among those of the same leader.
+        commit: the last commit of this incarnation; None: no commit.
     """
 
     incarnation: int
@@ -29,16 +32,19 @@ class LeaderToken:
 
     @property
     def txid(self) -> int:
-        """The last transaction that is committed; 0: none."""
+        """The last committed transaction; 0: no transaction is committed."""
         return self.commit.txid if self.commit else 0
 
     @classmethod
     def of(cls, numbers: Mapping[str, int]) -> Self:
-        """Return the token that `numbers` has told.
+        """Return the token with these `numbers`.
 
         Raises:
-            KeyError: one is missing.
+            KeyError: one is missing, as in data of versions before the first release.
+            ValueError: another release has stored it.
         """
+        if numbers["version"] != VERSION:
+            raise ValueError(other_version(numbers["version"], VERSION))
         return cls(
             incarnation=numbers["incarnation"],
             fence=numbers["fence"],
@@ -47,9 +53,10 @@ class LeaderToken:
         )
 
     def numbers(self) -> dict[str, int]:
-        """Return all of it, as stores keep it."""
+        """Return the token's numbers, as stores keep them."""
         commit = self.commit or CommitToken(0, 0, 0)
         return {
+            "version": VERSION,
             "incarnation": self.incarnation,
             "fence": self.fence,
             "sink": self.sink,
@@ -64,28 +71,28 @@ _SIGNED = 2**63 - 1
 
 @frozen(kw_only=True)
 class TableToken(LeaderToken):
-    """Who leads, and what is committed.
+    """The leader, the last commit and its rows.
 
     Attributes:
-        content: the rows that the last commit has.
+        content: the rows of the last commit.
     """
 
     content: Fingerprint = NO_ROWS
 
     @classmethod
     def of(cls, numbers: Mapping[str, int]) -> Self:
-        """Return the token that `numbers` has told.
+        """Return the token with these `numbers`.
 
         Raises:
-            KeyError: one is missing.
+            KeyError: a number is missing.
         """
         return evolve(super().of(numbers), content=Fingerprint(numbers["rows"], numbers["hash"]))
 
     def numbers(self) -> dict[str, int]:
-        """Return all of it, as tables keep it."""
+        """Return the token's numbers, as tables keep them."""
         return {**super().numbers(), "rows": self.content.rows, "hash": self.content.sum}
 
 
 def signed(content: Fingerprint) -> Fingerprint:
-    """Return the same with a sum that fits into a whole number of eight bytes with a sign."""
+    """Return the fingerprint with its sum reduced to a signed integer of eight bytes."""
     return Fingerprint(content.rows, content.sum & _SIGNED)

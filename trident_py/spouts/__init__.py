@@ -1,4 +1,4 @@
-"""Where rows come from: the interfaces, and the spouts that come with the product."""
+"""Sources of rows: the interfaces, and the spouts that come with the product."""
 
 from trident_py._lazy import lazy
 

@@ -1,4 +1,4 @@
-"""Every kind of spout in the one shape that the engine runs."""
+"""Adapters from every kind of spout to `ITridentSpout`, which the engine runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 class BatchSpoutAdapter(ITridentSpout[None]):
     """Runs an `IBatchSpout` as an `ITridentSpout` without metadata. Storm's ``BatchSpoutExecutor``.
 
-    It is always ready, so it never runs out: a query over it has no end that one could wait for.
+    It is always ready, so it never runs out: a query over it does not end.
     """
 
     def __init__(self, spout: IBatchSpout) -> None:
@@ -47,11 +47,11 @@ class AlwaysReady(BatchCoordinator[None]):
         return True
 
     def initialize_transaction(self, txid: int, prev_metadata: None, curr_metadata: None) -> None:
-        """Return the txid, which says it all."""
+        """Return None: the txid is sufficient to emit the batch."""
 
 
 class BatchSpoutEmitter(Emitter[None]):
-    """Calls the spout with txids for batch ids."""
+    """Calls the spout with txids as batch ids."""
 
     def __init__(self, spout: IBatchSpout) -> None:
         self._spout = spout
@@ -67,15 +67,15 @@ class BatchSpoutEmitter(Emitter[None]):
 
 
 class SpoutOutputCollector(ABC):
-    """Takes what an `IRichSpout` emits."""
+    """Receives the rows that an `IRichSpout` emits."""
 
     @abstractmethod
     def emit(self, row: Sequence[Any], message_id: object = None) -> None:
-        """Emit one row; with a ``message_id`` the spout is told what became of it."""
+        """Emit one row; with a ``message_id``, `IRichSpout.ack` or `IRichSpout.fail` is called later."""
 
 
 class IRichSpout(Identified, ABC):
-    """A source that is asked for one row after the other (Storm P11). Runs in the driver's process.
+    """A source of single rows, without batches. Runs in the driver's process.
 
     Its methods are called one at a time, not always on one thread.
 
@@ -91,23 +91,28 @@ class IRichSpout(Identified, ABC):
 
     @abstractmethod
     def next_tuple(self) -> None:
-        """Emit the next row, or several, or return without one where there is none just now. Must not block."""
+        """Emit the next row or rows, or return without one if no row is available now. It must not block."""
 
     def ack(self, message_id: Any) -> None:
-        """Hear that the row with this id is in a batch that has committed."""
+        """Handle that the row with this id is in a committed batch."""
 
     def fail(self, message_id: Any) -> None:
-        """Hear that the row with this id was in a batch that failed, or whose end nobody knows.
+        """Handle that the row with this id was in a batch that failed, or that has an unknown outcome.
 
         Emit it again, or don't.
         """
 
     def close(self) -> None:
-        """Close: the topology stops."""
+        """Close the source, because the topology stops."""
 
 
 class RichSpoutAdapter(ITridentSpout[None]):
-    """Runs an `IRichSpout` as an `ITridentSpout` without metadata."""
+    """Runs an `IRichSpout` as an `ITridentSpout` without metadata, like Storm's ``RichSpoutBatchExecutor``.
+
+    The spout decides itself what it emits again, so no state can count its rows exactly once. Three faults of Storm's
+    adapter are avoided. A batch ends when the spout has nothing more; Storm needs one more miss. A spout without rows
+    starts no batch. If a batch fails, `IRichSpout.fail` is called for every id of it.
+    """
 
     replay = Replay.NON_TRANSACTIONAL
 
@@ -129,11 +134,11 @@ class RichSpoutAdapter(ITridentSpout[None]):
 
 @define(eq=False)
 class SpoutRows(SpoutOutputCollector):
-    """The rows of a spout on their way into batches. Its two threads take turns.
+    """The rows of a spout that wait for a batch. Two threads use it, one at a time.
 
     Attributes:
-        most: rows in a batch.
-        limit: rows in a batch, as an operator wishes; None: ``most`` alone counts.
+        most: the maximum number of rows in a batch.
+        limit: a lower maximum, set by an operator; None: ``most`` alone counts.
     """
 
     spout: IRichSpout
@@ -148,7 +153,7 @@ class SpoutRows(SpoutOutputCollector):
         self._waiting.append((row, message_id))
 
     def fetch(self) -> bool:
-        """Ask for rows, as many as a batch may have; return whether there are any."""
+        """Fetch rows, as many as a batch may have; return whether there are any."""
         with self.lock:
             before = -1
             while before < len(self._waiting) < self._batch_rows:
@@ -157,7 +162,7 @@ class SpoutRows(SpoutOutputCollector):
             return bool(self._waiting)
 
     def take(self, txid: int) -> list[Sequence[Any]]:
-        """Return the rows of a batch; those of an earlier attempt have failed."""
+        """Return the rows of a batch; fail the rows of its earlier attempt."""
         with self.lock:
             self._tell(self.spout.fail, self._ids.pop(txid, []))
             self.fetch()
@@ -167,7 +172,7 @@ class SpoutRows(SpoutOutputCollector):
             return [row for row, _ in taken]
 
     def succeed(self, txid: int) -> None:
-        """Ack the rows of ``txid`` to the spout."""
+        """Acknowledge the rows of ``txid`` to the spout."""
         with self.lock:
             self._tell(self.spout.ack, self._ids.pop(txid, []))
 
@@ -195,15 +200,15 @@ class RowsReady(BatchCoordinator[None]):
     rows: SpoutRows
 
     def is_ready(self, txid: int) -> bool:
-        """Tell whether there is a row."""
+        """Fetch rows, and return whether there are any."""
         return self.rows.fetch()
 
     def limit_batches(self, max_rows: int | None) -> None:
-        """Give fewer rows at a time."""
+        """Limit batches to ``max_rows`` rows; None: no additional limit."""
         self.rows.limit = max_rows
 
     def initialize_transaction(self, txid: int, prev_metadata: None, curr_metadata: None) -> None:
-        """Return None: nothing tells what a batch consists of."""
+        """Return None: there is no metadata of a batch."""
 
 
 @define
@@ -230,10 +235,10 @@ AnySpout: TypeAlias = (
     | IOpaquePartitionedTridentSpout[Any, Any, Any]
     | IRichSpout
 )
-"""What ``TridentTopology.new_stream`` takes."""
+"""The kinds of spouts that ``TridentTopology.new_stream`` accepts."""
 
 SPOUTS = (ITridentSpout, IBatchSpout, IPartitionedTridentSpout, IOpaquePartitionedTridentSpout, IRichSpout)
-"""The same as classes, in the order in which a class of several kinds is recognised (Storm T6 has another)."""
+"""The same as classes, in the order in which a class of several kinds is recognised (Storm has another order)."""
 
 
 def as_trident_spout(spout: AnySpout) -> ITridentSpout[Any]:

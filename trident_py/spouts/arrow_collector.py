@@ -1,4 +1,4 @@
-"""The collector of what a spout emits, in the driver or in a task: rows and Arrow data, checked as they come."""
+"""The collector of a spout's rows, in the driver or in a task; it checks rows and Arrow data."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SHOWN_CHARS_MAX = 300
 
 
 def shortened(value: object) -> str:
-    """Return ``value`` for a message."""
+    """Return ``value`` as a text for a message, of limited length."""
     text = repr(value)
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
 
 
 @define
 class ArrowCollector(TridentCollector):
-    """Turns what is emitted into Arrow tables of the declared fields.
+    """Converts emitted rows into Arrow tables of the declared fields.
 
     Attributes:
-        where: for errors.
+        where: names the topology, spout and attempt in errors.
         schema: the declared fields.
     """
 
@@ -41,14 +41,15 @@ class ArrowCollector(TridentCollector):
         names = self.schema.names
         if not isinstance(row, tuple | list):
             raise SpoutError(
-                f"{self.where}: emitted {row!r}; emit a tuple, list or Row with a value for each of {names}"
+                f"{self.where}: emitted {row!r}; to fix this: emit a tuple, list or Row with a value for each of "
+                f"{names}"
             )
         if len(row) != len(names):
             raise SpoutError(f"{self.where}: emitted {len(row)} values, {row!r}, for the {len(names)} fields {names}")
         self._rows.append(row)
 
     def emit_arrow(self, data: pa.Table | pa.RecordBatch) -> None:
-        """Emit the rows of Arrow data; its columns are cast where that loses nothing."""
+        """Emit the rows of Arrow data; cast its columns if that loses nothing."""
         table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
         expected = arrow_schema(self.schema)
         if sorted(table.column_names) != sorted(expected.names):
@@ -62,8 +63,8 @@ class ArrowCollector(TridentCollector):
             raise SpoutError(f"{self.where}: emitted Arrow data that is not of the declared types: {error}") from error
         if beyond := [name for name in expected.names if _is_beyond_floats(given[name], table[name])]:
             raise SpoutError(
-                f"{self.where}: emitted Arrow data with a double in field {beyond[0]!r} that no float reaches; to fix "
-                f"this: declare the field as double"
+                f"{self.where}: emitted Arrow data with a double in field {beyond[0]!r} that is too large for a "
+                f"float; to fix this: declare the field as double"
             )
         self._flush()
         self._parts.append(table)
@@ -80,7 +81,7 @@ class ArrowCollector(TridentCollector):
         self._rows = []
 
     def _culprit(self) -> str:
-        """Return which row it is, counted over all that was emitted row by row or as Arrow data."""
+        """Return the text that names the invalid row, by its number among all emitted rows."""
         before = sum(part.num_rows for part in self._parts if isinstance(part, pa.Table))
         for number, row in enumerate(self._rows, before + 1):
             try:
@@ -91,7 +92,7 @@ class ArrowCollector(TridentCollector):
 
 
 def _is_beyond_floats(given: pa.ChunkedArray, cast: pa.ChunkedArray) -> bool:
-    """Tell whether Arrow has made infinity of a double, which it does without a word."""
+    """Return whether Arrow has converted a finite double to an infinite float, which it does silently."""
     if not (pa.types.is_float64(given.type) and pa.types.is_float32(cast.type)):
         return False
     return bool(pc.any(pc.and_(pc.is_inf(cast), pc.is_finite(given))).as_py())

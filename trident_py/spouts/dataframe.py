@@ -1,4 +1,4 @@
-"""`DataFrameSpout`: whatever Spark can read, in ranges of offsets that two functions know."""
+"""`DataFrameSpout`: any source that Spark can read, in ranges of offsets from two functions."""
 
 from __future__ import annotations
 
@@ -23,36 +23,38 @@ from trident_py.rows.schema import schema_of, shown
 Latest: TypeAlias = Callable[[Any], Json]
 Read: TypeAlias = Callable[[Any, Any, Any], DataFrame]
 UpTo: TypeAlias = Callable[[Any, Any, Any], Json]
-"""Session, start and latest offset to the end of a batch."""
+"""A function of session, start and latest offset that returns the end of a batch."""
 
 Range: TypeAlias = dict[str, Json]
-"""``{"start": offset, "end": offset}``: what is behind the first, up to and with the second."""
+"""``{"start": offset, "end": offset}``: the rows after the first offset, up to and including the second."""
 
 
 class DataFrameSpout(ITridentSpout[Range]):
-    """Gives as batches what ``read`` reads: a table, a JDBC query, anything that has an offset.
+    """Emits the rows that ``read`` reads, in batches: of a table, a JDBC query, or any source with offsets.
 
-    A batch is ``(start, end]``: all rows behind one offset, up to and with another one. It is exact: a range must have
-    the same rows whenever it is read, so ``latest`` gives only offsets up to which nothing is added any more. That is
-    verified: the rows of each batch are counted and hashed when they are read, and a range that has others when it is
-    read again ends the topology with a `SpoutError`.
+    A batch is ``(start, end]``: all rows after one offset, up to and including another one. It must be exact: a range
+    must have the same rows each time it is read. So ``latest`` must return only offsets up to which no row is added any
+    more. The spout checks this: the rows of each batch are counted and hashed when they are read. If a range has other
+    rows when it is read again, the topology ends with a `SpoutError`.
 
     All functions run in the driver's process, with the topology's session: ``latest`` and ``upto`` on one thread,
-    ``read`` on another. What ``latest`` or ``upto`` raises means that the source can't be reached: they are called
-    again. Each batch is read once, by a job of its own, and kept by the executors until it is committed.
+    ``read`` on another. If ``latest`` or ``upto`` raises, the source counts as unavailable, and they are called again.
+    Each batch is read once, by its own Spark job, and kept by the executors until it is committed.
 
     Args:
         schema: the fields of the rows, a DDL string or a ``StructType``.
-        latest: ``latest(spark)`` gives the offset up to which there are rows now: anything that JSON holds. None:
-            there are no rows yet. While nothing is new it is called every 50 ms, or a tenth of the time if it is slow.
-        read: ``read(spark, start, end)`` gives the DataFrame of the rows behind ``start``, up to and with ``end``.
-        start: the offset behind which the first batch begins. None: ``read`` is given None as the first ``start``, and
-            has to take it for the beginning of all. Later runs go on where the last batch ended.
-        upto: ``upto(spark, start, latest)`` gives the end of the next batch, if there is more than one batch should
-            hold: an offset behind ``start``. None: a batch takes all that there is.
+        latest: ``latest(spark)`` returns the offset up to which there are rows now, as a value that JSON can hold.
+            None: there are no rows yet. While there is nothing new, it is called every 50 ms. If it is slow, it is
+            called less often, and takes a tenth of the time.
+        read: ``read(spark, start, end)`` returns the DataFrame of the rows after ``start``, up to and including
+            ``end``.
+        start: the offset after which the first batch begins. With None, ``read`` gets None as its first ``start``, and
+            must read from the beginning of the source. Later runs continue after the last batch.
+        upto: ``upto(spark, start, latest)`` returns the end of the next batch, if it should not have all rows: an
+            offset after ``start``. None: a batch has all rows that there are.
 
     Raises:
-        TopologyError: the schema is none, or a function can't be called.
+        TopologyError: the schema is not valid, or a function can't be called.
         MetadataError: JSON can't hold ``start``.
     """
 
@@ -83,12 +85,13 @@ class DataFrameSpout(ITridentSpout[Range]):
 
 _END = "end"
 PAUSES = 10
-"""How many times as long as ``latest`` took it is left alone: a driver asks every 50 ms whether there is input."""
+"""The factor between the duration of ``latest`` and the pause before its next call: a driver asks every 50 ms for
+input."""
 
 
 @define
 class DataFrameCoordinator(CursorCoordinator[Range]):
-    """Defines ranges, one behind the other."""
+    """Defines consecutive ranges."""
 
     tx_state_id: str
     spark: SparkSession | None
@@ -99,13 +102,13 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
     _end: Json = field(init=False)
     _ask_at: float = field(default=0.0, init=False)
     _asked: bool = field(default=True, init=False)  # when it was last asked whether it is ready
-    _seen: list[Json] = field(factory=list, init=False)  # what `is_ready` was told, for the definition right after it
+    _seen: list[Json] = field(factory=list, init=False)  # the offset that `is_ready` got, for the next definition
 
     def __attrs_post_init__(self) -> None:
         self._end = self.start
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
-        """Go on where the last batch ended."""
+        """Continue after the last batch."""
         self._end = cursors.get(_END, self.start)
 
     def moved(self, metadata: Range) -> Mapping[str, Json]:
@@ -113,7 +116,7 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
         return {_END: metadata["end"]}
 
     def is_ready(self, txid: int) -> bool:
-        """Tell whether there is something behind the last batch."""
+        """Return whether there are rows after the last batch."""
         begun = self.clock()
         self._asked = begun >= self._ask_at
         if not self._asked:
@@ -124,14 +127,14 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
         return self._seen[0] not in (None, self._end)
 
     def has_pending_input(self) -> bool:
-        """Return False: nobody knows before ``latest`` is called again."""
+        """Return whether ``latest`` was not called in the last `is_ready`, so that there may be rows."""
         return not self._asked
 
     def initialize_transaction(self, txid: int, prev_metadata: Range | None, curr_metadata: Range | None) -> Range:
-        """Go from the end of the batch before up to where the rows end now, or before.
+        """Return the range from the end of the previous batch to the latest offset, or to the result of ``upto``.
 
         Raises:
-            SpoutError: ``upto`` gives an empty range, so no batch would ever have the rest.
+            SpoutError: ``upto`` returned an empty range, so no batch would ever contain the other rows.
         """
         if curr_metadata is not None:
             return curr_metadata
@@ -142,8 +145,9 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
             end = self.upto(self.spark, start, latest)
             if end == start:
                 raise SpoutError(
-                    f"spout {self.tx_state_id!r}, transaction {txid}: upto gave {shown(end)}, where the batch begins, "
-                    f"although the rows go on to {shown(latest)}; give an offset behind the start",
+                    f"spout {self.tx_state_id!r}, transaction {txid}: upto returned {shown(end)}, where the batch "
+                    f"begins, although there are rows up to {shown(latest)}; to fix this: return an offset after the "
+                    f"start",
                     txid=txid,
                     spout=self.tx_state_id,
                 )
@@ -153,17 +157,17 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
 
 @frozen
 class DataFrameEmitter(Emitter[Range]):
-    """Gives the rows of a range."""
+    """Emits the rows of a range."""
 
     tx_state_id: str
     spark: SparkSession | None
     read: Read
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Range, collector: TridentCollector) -> None:
-        """Emit what ``read`` gives.
+        """Emit the rows of the DataFrame that ``read`` returns.
 
         Raises:
-            SpoutError: that is no DataFrame.
+            SpoutError: it returned another object.
         """
         start, end = metadata["start"], metadata["end"]
         if start == end:
@@ -171,8 +175,8 @@ class DataFrameEmitter(Emitter[Range]):
         frame = self.read(self.spark, start, end)
         if not isinstance(frame, DataFrame):
             raise SpoutError(
-                f"spout {self.tx_state_id!r}, attempt {attempt}: read({start!r}, {end!r}) gave {shown(frame)}; give a "
-                f"DataFrame with the fields {self.tx_state_id!r} was declared with",
+                f"spout {self.tx_state_id!r}, attempt {attempt}: read({start!r}, {end!r}) returned {shown(frame)}; to "
+                f"fix this: return a DataFrame with the fields that {self.tx_state_id!r} was declared with",
                 attempt=attempt,
                 spout=self.tx_state_id,
             )

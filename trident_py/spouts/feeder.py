@@ -30,7 +30,7 @@ FEED_BYTES_MAX = 256 * 1024
 
 @define(eq=False)
 class _Feeding:
-    """What one call of ``feed`` waits for."""
+    """The rows of one call of ``feed``, and its outcome."""
 
     rows: list[Json]
     txid: int | None = None
@@ -39,7 +39,7 @@ class _Feeding:
 
 
 class _Feed:
-    """The batches that were fed and did not succeed yet; shared by the feeding threads and the coordinator."""
+    """The fed batches that did not succeed yet; shared by the feeding threads and the coordinator."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -49,7 +49,7 @@ class _Feed:
         self.wait_to_emit = True
 
     def put(self, rows: list[Json], timeout: float | None) -> None:
-        """Leave rows for the next transaction; returns when that succeeded."""
+        """Add rows for the next transaction; return when it has succeeded."""
         with self._changed:
             if self._closed:
                 raise SpoutError(self._closed)
@@ -74,14 +74,19 @@ class _Feed:
             self._closed = None
 
     def close(self, name: str) -> None:
-        """End the run: nobody may wait for it any longer."""
+        """End the run: raise an error in every waiting call of ``feed``."""
         with self._changed:
-            self._closed = f"spout {name!r}: the query has stopped, so nothing more is taken; start the topology again"
+            self._closed = (
+                f"spout {name!r}: the query has stopped, so no more rows are accepted; to fix this: start the topology "
+                f"again"
+            )
             for feeding in self._waiting:
-                feeding.error = f"spout {name!r}: the query stopped before it took the rows; feed them again"
+                feeding.error = (
+                    f"spout {name!r}: the query stopped before it took the rows; to fix this: feed them again"
+                )
             for txid, feeding in self._defined.items():
                 feeding.error = (
-                    f"spout {name!r}: the query stopped before transaction {txid} succeeded; the next run gives its "
+                    f"spout {name!r}: the query stopped before transaction {txid} succeeded; the next run emits its "
                     f"rows again if they were stored"
                 )
             self._waiting.clear()
@@ -89,7 +94,7 @@ class _Feed:
             self._changed.notify_all()
 
     def take(self, txid: int) -> list[Json]:
-        """Return the rows of a transaction that was never defined; none if nothing was fed."""
+        """Return the rows of a new transaction; empty if no rows were fed."""
         with self._changed:
             if not self._waiting:
                 return []
@@ -98,12 +103,12 @@ class _Feed:
             return feeding.rows
 
     def has_rows(self) -> bool:
-        """Tell whether something was fed and not taken."""
+        """Return whether fed rows wait for a transaction."""
         with self._changed:
             return bool(self._waiting)
 
     def succeed(self, txid: int) -> None:
-        """Take note that a transaction succeeded."""
+        """Record that a transaction succeeded."""
         with self._changed:
             if feeding := self._defined.pop(txid, None):
                 feeding.done = True
@@ -111,9 +116,9 @@ class _Feed:
 
 
 class FeederBatchSpout(ITridentSpout[list[Json]]):
-    """Emits what `feed` is given, one call a batch. Storm's class, for any program rather than tests only.
+    """Emits the rows given to `feed`, one call per batch. Unlike Storm's class, it is not only for tests.
 
-    The rows are stored as the batch's metadata, so that a replay gives them again, also after a crash.
+    The rows are stored as the batch's metadata, so a replay emits them again, even after a crash.
     """
 
     def __init__(self, schema: str | StructType) -> None:
@@ -121,23 +126,23 @@ class FeederBatchSpout(ITridentSpout[list[Json]]):
         self._feed = _Feed()
 
     def feed(self, rows: Sequence[Sequence[Any]], timeout: float | None = None) -> None:
-        """Give the rows of one batch, and wait until that batch succeeded; from any thread but the query's own.
+        """Add the rows of one batch, and wait until it has succeeded; call it from any thread except the query's own.
 
-        May be called before the topology is started; then it waits for that too.
+        It may be called before the topology is started; then it waits for that too.
 
         Args:
             rows: each a tuple, list or Row with a value per field.
             timeout: how long to wait, in seconds; None: until it succeeded or the query stopped.
 
         Raises:
-            MetadataError: a row doesn't fit the schema, or they are too many for one batch.
-            SpoutError: the query stopped, or has stopped, before the batch succeeded.
-            TimeoutError: it did not succeed in time; the message says whether it may yet.
+            MetadataError: a row doesn't fit the schema, or there are too many rows for one batch.
+            SpoutError: the query stopped before the batch succeeded.
+            TimeoutError: the batch did not succeed in time; the message says whether it still may.
         """
         self._feed.put(_encoded(rows, self._schema), timeout)
 
     def set_wait_to_emit(self, wait: bool) -> None:
-        """Tell whether batches wait for `feed` (as at first), or empty ones are emitted endlessly meanwhile."""
+        """Set whether batches wait for `feed`, as at first; otherwise batches without rows are emitted meanwhile."""
         self._feed.wait_to_emit = wait
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederCoordinator:
@@ -145,7 +150,7 @@ class FeederBatchSpout(ITridentSpout[list[Json]]):
         return FeederCoordinator(tx_state_id, self._feed)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederEmitter:
-        """Emit the rows in the metadata."""
+        """Return an emitter of the rows in the metadata."""
         return FeederEmitter(self._schema)
 
 
@@ -153,7 +158,7 @@ class FeederCommitterBatchSpout(FeederBatchSpout, ICommitterTridentSpout[list[Js
     """A `FeederBatchSpout` that takes part in the commit phase. Storm's class."""
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FeederCommitterEmitter:
-        """Emit the rows in the metadata, and log commits."""
+        """Return an emitter of the rows in the metadata, which logs commits."""
         return FeederCommitterEmitter(self._schema)
 
 
@@ -170,38 +175,40 @@ def _encoded(rows: Sequence[Sequence[Any]], schema: StructType) -> list[Json]:
     encoded = json_rows(rows, schema)
     size = len(canonical_json(encoded).encode())
     if size > FEED_BYTES_MAX:
-        raise MetadataError(f"{len(rows)} rows are {size} bytes of JSON, a batch may have {FEED_BYTES_MAX}; feed fewer")
+        raise MetadataError(
+            f"{len(rows)} rows are {size} bytes of JSON, a batch may have {FEED_BYTES_MAX}; to fix this: feed fewer"
+        )
     return encoded
 
 
 class FeederCoordinator(BatchCoordinator[list[Json]]):
-    """Makes each feeding the next transaction's metadata."""
+    """Stores the rows of each call of ``feed`` as the metadata of the next transaction."""
 
     def __init__(self, tx_state_id: str, feed: _Feed) -> None:
         self._tx_state_id = tx_state_id
         self._feed = feed
 
     def is_ready(self, txid: int) -> bool:
-        """Tell whether something was fed, or nothing needs to be."""
+        """Return whether rows were fed, or batches don't wait for them."""
         return not self._feed.wait_to_emit or self._feed.has_rows()
 
     def initialize_transaction(
         self, txid: int, prev_metadata: list[Json] | None, curr_metadata: list[Json] | None
     ) -> list[Json]:
-        """Return the rows fed first, or those the transaction had before."""
+        """Return the rows that were fed first, or the rows that the transaction had before."""
         return self._feed.take(txid) if curr_metadata is None else curr_metadata
 
     def success(self, txid: int) -> None:
-        """Let the feeding thread go on."""
+        """Wake the feeding thread."""
         self._feed.succeed(txid)
 
     def close(self) -> None:
-        """Let every feeding thread know."""
+        """Raise an error in all feeding threads."""
         self._feed.close(self._tx_state_id)
 
 
 class FeederEmitter(Emitter[list[Json]]):
-    """Emits rows out of metadata."""
+    """Emits the rows in the metadata."""
 
     def __init__(self, schema: StructType) -> None:
         self._schema = schema
@@ -212,7 +219,7 @@ class FeederEmitter(Emitter[list[Json]]):
 
 
 class FeederCommitterEmitter(FeederEmitter, CommitterEmitter[list[Json]]):
-    """The emitter of a spout that has nothing of its own to commit, and is told nevertheless."""
+    """The emitter of a spout that takes part in the commit phase, but has nothing to commit."""
 
     def commit(self, attempt: TransactionAttempt) -> None:
         log.debug("attempt %s commits", attempt)

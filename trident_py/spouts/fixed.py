@@ -1,4 +1,4 @@
-"""A spout whose rows are given where it is declared: for tests and first steps."""
+"""A spout with rows that are given in its declaration: for tests and first steps."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from trident_py.rows.schema import arrow_table, schema_of, shown
 
 
 class FixedBatchSpout(ITridentSpout[list[int]]):
-    """Gives ``rows``, ``max_batch_size`` at a time, and then nothing more; or again and again. Storm's class.
+    """Emits ``rows``, ``max_batch_size`` at a time, once or in a cycle. Storm's class.
 
-    What the batch of a transaction contains depends on the txid alone (and txids are shared by the spouts of a
-    topology): transaction t has the rows from ``(t - 1) * max_batch_size`` on. With ``cycle`` the rows start over after
-    the last of them, which ends its batch.
+    The rows of a transaction depend only on its txid, and txids are shared by the spouts of a topology. Transaction t
+    has the rows from ``(t - 1) * max_batch_size`` on. With ``cycle``, the last row ends its batch, and the next batch
+    begins with the first row.
 
     Raises:
-        TopologyError: a row has the wrong number of values or a value of the wrong type, or the size is no size.
+        TopologyError: a row has the wrong number of values or a value of the wrong type, or the size is not valid.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class FixedBatchSpout(ITridentSpout[list[int]]):
         self._batches = _Batches(len(rows), max_batch_size, cycle)
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FixedCoordinator:
-        """Define batches by the first row and the one after the last."""
+        """Return a coordinator that defines batches by the first row and the one after the last."""
         return FixedCoordinator(tx_state_id, self._batches)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FixedEmitter:
-        """Give the rows from memory."""
+        """Return an emitter of the rows in memory."""
         return FixedEmitter(tx_state_id, self._rows)
 
 
@@ -62,7 +62,7 @@ def _table(rows: Sequence[Any], schema: StructType) -> pa.Table:
 
 @frozen
 class _Batches:
-    """Which rows each transaction has."""
+    """The rows of each transaction, as a range."""
 
     rows: int
     size: int
@@ -84,17 +84,17 @@ class FixedCoordinator(BatchCoordinator[list[int]]):
         self._batches = batches
 
     def is_ready(self, txid: int) -> bool:
-        """Tell whether the transaction has rows."""
+        """Return whether the transaction has rows."""
         start, end = self._batches.split(txid)
         return start < end
 
     def initialize_transaction(
         self, txid: int, prev_metadata: list[int] | None, curr_metadata: list[int] | None
     ) -> list[int]:
-        """Return the split that the txid has.
+        """Return the split of the txid.
 
         Raises:
-            SpoutError: the transaction before was cut from other rows, so rows would be skipped or come again.
+            SpoutError: the previous transaction had other rows, so rows would be skipped or repeated.
         """
         if curr_metadata is not None:
             return curr_metadata
@@ -102,7 +102,8 @@ class FixedCoordinator(BatchCoordinator[list[int]]):
         if prev_metadata is not None and prev_metadata != expected:
             raise SpoutError(
                 f"spout {self._tx_state_id!r}: transaction {txid - 1} had the rows {prev_metadata}, it would now have "
-                f"{expected}: rows, max_batch_size or cycle were changed; change them back, or reset the topology",
+                f"{expected}: rows, max_batch_size or cycle were changed; to fix this: change them back, or `trident "
+                f"reset` the topology",
                 txid=txid,
                 spout=self._tx_state_id,
             )
@@ -110,7 +111,7 @@ class FixedCoordinator(BatchCoordinator[list[int]]):
 
 
 class FixedEmitter(Emitter[list[int]]):
-    """Gives slices of the rows."""
+    """Emits slices of the rows."""
 
     def __init__(self, tx_state_id: str, rows: pa.Table) -> None:
         self._tx_state_id = tx_state_id
@@ -122,7 +123,8 @@ class FixedEmitter(Emitter[list[int]]):
         if end > self._rows.num_rows:
             raise SpoutError(
                 f"spout {self._tx_state_id!r}, attempt {attempt}: was defined as the rows {start} to {end}, there are "
-                f"only {self._rows.num_rows} now; give it the same rows as before, or reset the topology",
+                f"only {self._rows.num_rows} now; to fix this: give it the same rows as before, or `trident reset` "
+                f"the topology",
                 attempt=attempt,
                 spout=self._tx_state_id,
             )

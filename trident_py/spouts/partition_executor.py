@@ -1,8 +1,9 @@
-"""Partitioned spouts in the shape that the engine runs: Storm's two ``PartitionedTridentSpoutExecutor`` as one.
+"""Runs partitioned spouts as `ITridentSpout`: Storm's two ``PartitionedTridentSpoutExecutor`` as one.
 
-A batch is emitted by a job of its own, whose tasks return where each partition has come to. That is durable before
-anything of the batch is committed, and the next batch goes on from there, committed or not: emission is in txid order.
-What an exact spout has once emitted and stored is emitted again from the stored metadata, by the same kind of job.
+Each batch is emitted by its own Spark job. Its tasks return the new position of each partition. The positions are
+durable before any output of the batch is committed. The next batch continues from there, committed or not: emission is
+in txid order. If an exact spout has emitted and stored a batch, a replay emits it from the stored metadata, by the same
+kind of job.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from trident_py.rows.schema import schema_of
 from trident_py.spouts.partition_task import PartitionedSource, PartitionTask
 
 Definition: TypeAlias = dict[str, Any]
-"""``partitions``: what the coordinator said; once emitted also ``splits``: what each partition returned."""
+"""``partitions``: the coordinator's partitions; after the batch was emitted also ``extents``: each partition's result.
+"""
 
 AnyPartitionedSpout: TypeAlias = IPartitionedTridentSpout[Any, Any, Any] | IOpaquePartitionedTridentSpout[Any, Any, Any]
 
@@ -47,12 +49,12 @@ class PartitionedSpoutAdapter(ITridentSpout[Definition]):
         self._news = News()
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> PartitionsOfBatches:
-        """Ask the spout's coordinator for partitions."""
+        """Return a coordinator that gets partitions from the spout's coordinator."""
         exact = self.replay is Replay.EXACT
         return PartitionsOfBatches(self.spout.get_coordinator(conf, context), exact, self._news)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> PartitionTasksEmitter:
-        """Have the spout's emitters, in tasks, emit."""
+        """Return an emitter that calls the spout's emitters in tasks."""
         source = PartitionedSource(
             topology=context.topology,
             tx_id=tx_state_id,
@@ -66,13 +68,13 @@ class PartitionedSpoutAdapter(ITridentSpout[Definition]):
 
 @define
 class News:
-    """Where the partitions have come to: from the emitter's thread to the coordinator's, the latest only."""
+    """The latest positions of the partitions, from the emitter's thread to the coordinator's."""
 
     positions: Mapping[str, Json] | None = None
 
 
 class PartitionsOfBatches(BatchCoordinator[Definition]):
-    """Defines a batch by its partitions; what it has of each is found out by emitting it."""
+    """Defines a batch by its partitions; their contents are known after the batch was emitted."""
 
     def __init__(self, coordinator: Any, exact: bool, news: News) -> None:
         self._coordinator = coordinator
@@ -81,7 +83,7 @@ class PartitionsOfBatches(BatchCoordinator[Definition]):
         self._told: Mapping[str, Json] | None = None
 
     def is_ready(self, txid: int) -> bool:
-        """Tell whether the spout's coordinator is, knowing the latest positions."""
+        """Return whether the spout's coordinator is ready; first call its ``emitted`` with new positions."""
         tell, positions = getattr(self._coordinator, "emitted", None), self._news.positions
         if tell is not None and positions is not None and positions is not self._told:
             tell(json_copy(dict(positions)))
@@ -91,7 +93,7 @@ class PartitionsOfBatches(BatchCoordinator[Definition]):
     def initialize_transaction(
         self, txid: int, prev_metadata: Definition | None, curr_metadata: Definition | None
     ) -> Definition:
-        """Return the partitions of now; of an exact batch, those that it was first defined with (b.7-1, b.8-1)."""
+        """Return the current partitions; for an exact batch, the partitions of its first definition."""
         if self._exact and curr_metadata is not None:
             return curr_metadata
         return {"partitions": self._coordinator.get_partitions_for_batch()}
@@ -109,11 +111,11 @@ class PartitionsOfBatches(BatchCoordinator[Definition]):
 
 @define(eq=False)
 class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
-    """Sends tasks to emit the partitions, and knows where each partition has come to.
+    """Starts tasks that emit the partitions, and keeps the position of each partition.
 
     Attributes:
-        exact: whether a batch that was emitted once is emitted the same for ever.
-        tasks: how many share the partitions.
+        exact: whether a batch that was emitted once is always emitted the same.
+        tasks: the number of tasks that share the partitions.
     """
 
     source: PartitionedSource
@@ -130,7 +132,7 @@ class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
         self.news.positions = self._positions_upto_now()
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Definition, collector: TridentCollector) -> None:
-        """Have tasks emit the batch: again, if it is an exact one that is known, or from where the last one ended."""
+        """Emit the batch by tasks: a known exact batch again, or a new one after the last batch."""
         for later in [later for later in self._splits if later >= attempt.txid]:
             del self._splits[later]
         self._emitting = metadata
@@ -142,14 +144,15 @@ class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
         collector.emit_splits([(number, self.tasks) for number in range(self.tasks)], task)
 
     def resolve_offsets(self, attempt: TransactionAttempt, notes: Sequence[str]) -> EndOffsets:
-        """Remember where each partition has come to."""
+        """Remember the new position of each partition."""
         found: dict[str, Json] = {}
         errors: list[str] = []
         for note in map(json.loads, notes):
             for partition in sorted(set(found) & set(note["extents"])):
                 raise SpoutError(
                     f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {attempt}: two tasks "
-                    f"emitted partition {partition!r}; get_partitions_for_task must give each to one of them",
+                    f"emitted partition {partition!r}; to fix this: get_partitions_for_task must assign each "
+                    f"partition to one task",
                     topology=self.source.topology,
                     attempt=attempt,
                     spout=self.source.tx_id,
@@ -160,8 +163,8 @@ class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
         if missing:
             raise SpoutError(
                 f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {attempt}: no task emitted "
-                f"partition {missing[0]!r} again; get_ordered_partitions and get_partitions_for_task must give the "
-                f"partitions of a batch each time",
+                f"partition {missing[0]!r} again; to fix this: get_ordered_partitions and get_partitions_for_task "
+                f"must return the partitions of a batch each time",
                 topology=self.source.topology,
                 attempt=attempt,
                 spout=self.source.tx_id,
@@ -171,17 +174,17 @@ class PartitionTasksEmitter(OffsetReportingEmitter[Definition]):
         return EndOffsets({**self._emitting, "extents": found}, found, errors)
 
     def moved(self, metadata: Definition) -> Mapping[str, Json] | None:
-        """Return where each partition came to, if the batch was emitted."""
+        """Return the new position of each partition, if the batch was emitted."""
         return metadata.get("extents")
 
     def success(self, attempt: TransactionAttempt) -> None:
-        """Take note that what the batch moved has moved for good."""
+        """Record that the batch's positions are committed."""
         for txid in sorted(txid for txid in self._splits if txid <= attempt.txid):
             self._positions.update(self._splits.pop(txid))
             self._upto = txid
 
     def _before(self, attempt: TransactionAttempt) -> dict[str, Json]:
-        """Return where the partitions are before this transaction."""
+        """Return the positions of the partitions before this transaction."""
         if attempt.txid - 1 not in {self._upto, *self._splits}:
             # It was cancelled or has failed, and this one with it; the driver just hasn't said so yet.
             raise StoreBusyException(f"transaction {attempt.txid - 1} was not emitted, so {attempt} can't be")

@@ -1,4 +1,4 @@
-"""What a Spark task does for a partitioned spout: it emits some of the partitions, and notes how far each has come."""
+"""The work of a Spark task for a partitioned spout: it emits some partitions, and returns their new positions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from trident_py.interfaces.context import TopologyContext
 from trident_py.spouts.arrow_collector import ArrowCollector
 
 CHUNK_ROWS = 2048
-"""Rows that are kept as Python objects before they become Arrow's."""
+"""The number of rows that are kept as Python objects before they are converted to Arrow."""
 
 
 @frozen(kw_only=True)
 class PartitionedSource:
-    """A partitioned spout in one run of a topology; it travels to the tasks.
+    """A partitioned spout in one run of a topology; it is sent to the tasks.
 
     Attributes:
-        run: tells emitters of this run from those of another in the same worker process.
+        run: identifies this run; an emitter of another run in the same worker process is not used.
     """
 
     topology: str
@@ -43,9 +43,9 @@ class PartitionTask:
     """Emits a batch, one share of its partitions per task.
 
     Attributes:
-        partitions: what the coordinator said.
-        known: by partition id: the metadata to emit again, or that of the batch before.
-        again: whether ``known`` is what to emit.
+        partitions: the coordinator's partitions.
+        known: by partition id: the metadata to emit again, or the metadata of the previous batch.
+        again: whether ``known`` is the metadata to emit again.
     """
 
     source: PartitionedSource
@@ -56,11 +56,11 @@ class PartitionTask:
 
     @property
     def where(self) -> str:
-        """For errors."""
+        """The name of topology, spout and attempt in errors."""
         return f"topology {self.source.topology!r}, spout {self.source.tx_id!r}, attempt {self.attempt}"
 
     def __call__(self, share: tuple[int, int]) -> Generator[pa.RecordBatch, None, str]:
-        """Emit share ``number`` of ``count``; returns the note: what each partition returned, and reported errors."""
+        """Emit one of ``count`` shares, by its number; return the results of the partitions, and reported errors."""
         emitting = Emitting(self, kept_emitter(self.source))
         mine = emitting.mine(*share)
         collector = TaskCollector(self.where, self.source.schema)
@@ -79,19 +79,19 @@ class Emitting:
 
     @property
     def emitter(self) -> Any:
-        """The user's."""
+        """The user's emitter."""
         return self.kept.emitter
 
     def mine(self, number: int, count: int) -> dict[str, Any]:
         """Return the partitions of this task by id, in order.
 
-        The emitter hears of it if they are others than before.
+        If they have changed since the last call, the emitter's ``refresh_partitions`` is called.
         """
         ordered = list(self.emitter.get_ordered_partitions(self.task.partitions))
         ids = [self._id(partition) for partition in ordered]
         twice = sorted({each for each in ids if ids.count(each) > 1}) if len(set(ids)) < len(ids) else []
         if twice:
-            raise SpoutError(f"{self.task.where}: get_ordered_partitions gives partition {twice[0]!r} twice")
+            raise SpoutError(f"{self.task.where}: get_ordered_partitions returns partition {twice[0]!r} twice")
         chosen = getattr(self.emitter, "get_partitions_for_task", None)
         share = ordered[number::count] if chosen is None else chosen(number, count, ordered)
         mine = {self._id(partition): partition for partition in share}
@@ -103,18 +103,19 @@ class Emitting:
         return mine
 
     def emitted_new(self, mine: Mapping[str, Any], collector: TaskCollector) -> dict[str, Json]:
-        """Return what comes next in these partitions."""
+        """Emit new rows of these partitions; return the metadata of each."""
         known = {mine[each]: meta for each, meta in self.task.known.items() if each in mine}
         # A view of a dict's keys: a set, as Storm's, but in order.
         returned = self.emitter.emit_batch_new(self.task.attempt, collector, dict.fromkeys(mine.values()).keys(), known)
         if not isinstance(returned, Mapping):
             raise SpoutError(
-                f"{self.task.where}: emit_batch_new returned {returned!r}; return a dict with each partition's metadata"
+                f"{self.task.where}: emit_batch_new returned {returned!r}; to fix this: return a dict with each "
+                f"partition's metadata"
             )
         return {self._owned(partition, mine): meta for partition, meta in returned.items() if self._stored(meta)}
 
     def emitted_again(self, mine: Mapping[str, Any], collector: TaskCollector) -> dict[str, Json]:
-        """Return what these partitions had in an earlier attempt."""
+        """Emit the rows that these partitions had in an earlier attempt; return the metadata of each."""
         found = {each: self.task.known[each] for each in mine if each in self.task.known}
         for each, meta in found.items():
             self.emitter.re_emit_partition_batch(self.task.attempt, collector, mine[each], meta)
@@ -141,14 +142,15 @@ class Emitting:
         found = partition if isinstance(partition, str) else getattr(partition, "get_id", lambda: None)()
         if not isinstance(found, str) or not found:
             raise SpoutError(
-                f"{self.task.where}: {partition!r} is no partition; it is a string, or has a get_id() that gives one"
+                f"{self.task.where}: {partition!r} is not a partition; a partition is a string, or has a get_id() "
+                f"that returns one"
             )
         return found
 
 
 @define
 class TaskCollector(ArrowCollector):
-    """Takes what an emitter emits in a task."""
+    """Collects the rows that an emitter emits in a task."""
 
     errors: list[str] = field(factory=list, init=False)
 
@@ -158,11 +160,11 @@ class TaskCollector(ArrowCollector):
             self._flush()
 
     def report_error(self, error: BaseException) -> None:
-        """Note ``error`` for the driver, which logs and counts it; the attempt goes on."""
+        """Record ``error`` for the driver, which logs and counts it; the attempt continues."""
         self.errors.append(error_text(error))
 
     def batches(self) -> list[pa.RecordBatch]:
-        """Return all that was emitted."""
+        """Return all emitted rows."""
         self._flush()
         return [batch for table in self._parts for batch in table.to_batches()]
 
@@ -172,7 +174,7 @@ class Kept:
     """An emitter of this worker process.
 
     Attributes:
-        refreshed: the partitions that it was told to be its own.
+        refreshed: the partitions of its last refresh.
     """
 
     run: str
@@ -181,11 +183,11 @@ class Kept:
 
 
 _kept: dict[tuple[str, str], Kept] = {}
-"""By topology and spout; Spark's worker processes live on from task to task, and so do connections."""
+"""The emitters by topology and spout; Spark's worker processes run many tasks, and keep connections between them."""
 
 
 def kept_emitter(source: PartitionedSource) -> Kept:
-    """Return this process's emitter for ``source``; one of an earlier run is closed."""
+    """Return this process's emitter for ``source``; an emitter of an earlier run is closed."""
     key = (source.topology, source.tx_id)
     found = _kept.get(key)
     if found is None or found.run != source.run:

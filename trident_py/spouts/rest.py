@@ -1,4 +1,4 @@
-"""How often a source is looked at: as often as it likes, but for a share of the time only."""
+"""Throttles polling: after each look at a source, no look for four times as long as it took, at most 0.25 s."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REST_RATIO, REST_SECONDS_MAX = 4, 0.25
 
 @define
 class Rest:
-    """Rests after each look, four times as long as that took, or a quarter of a second."""
+    """Pauses after each look, for four times its duration, at most a quarter of a second."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], object] = time.sleep
@@ -21,7 +21,7 @@ class Rest:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Begin the block when the rest after the last one is over."""
+        """Run the block after the pause of the last look."""
         self.sleep(max(0.0, self._until - self.clock()))
         began = self.clock()
         try:

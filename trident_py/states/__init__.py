@@ -1,4 +1,4 @@
-"""What aggregates and updates are kept in: the interfaces, and the states that come with the product."""
+"""The stores of aggregates and updates: the interfaces, and the states that come with the product."""
 
 from trident_py._lazy import lazy
 

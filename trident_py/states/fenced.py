@@ -1,15 +1,15 @@
-"""What every fenced state decides alike: who may write to it, and what a transaction means to it.
+"""The decision of every fenced state: which leader may write, and what to do with a transaction.
 
-The decision, under lock, for a transaction ``t`` of epoch ``e`` and attempt ``a`` at a state whose last commit was
-``(T, (E, A))``; (epoch, attempt) is compared lexicographically::
+It is made under the state's lock, for transaction ``t`` of epoch ``e`` and attempt ``a``. ``(T, (E, A))`` is the last
+commit of the state. Pairs of epoch and attempt are compared lexicographically. The first row that applies decides:
 
-    e below the fence                refuse: a newer leader has been here
-    t < T, and in T's group          applied already, before T or with it: nothing to do
-    t < T or t > T + 1               refuse: order is broken, stop
-    t = T + 1, or nothing committed  apply
-    t = T, (e, a) = (E, A)           applied already: nothing to do
-    t = T, (e, a) < (E, A)           refuse: a late attempt
-    t = T, (e, a) > (E, A)           roll T back, then apply
+- ``e`` is below the fence: refuse, because a newer leader has taken over.
+- ``t < T``, and ``t`` is in the group of ``T``: skip, because it was applied before ``T`` or together with it.
+- ``t < T`` or ``t > T + 1``: refuse and stop, because the order is broken.
+- ``t = T + 1``, or nothing was committed: apply.
+- ``t = T`` and ``(e, a) = (E, A)``: skip, because it was applied already.
+- ``t = T`` and ``(e, a) < (E, A)``: refuse, because the attempt is late.
+- ``t = T`` and ``(e, a) > (E, A)``: roll ``T`` back, then apply.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 
 
 class Decision(Enum):
-    """What to do with a transaction."""
+    """The action that a state takes for a transaction."""
 
     APPLY = "apply"
     REDO = "roll back what an older attempt of it applied, then apply"
@@ -34,14 +34,14 @@ class Decision(Enum):
 
 @frozen
 class Fence:
-    """What a state remembers about its writers.
+    """A state's stored knowledge of its writers: the current leader and the last commit.
 
     Attributes:
-        topology: whose state it is.
-        epoch: leaders older than this are refused.
+        topology: the topology that owns the state.
+        epoch: leaders of an older epoch are refused.
         token: the last commit; None if there was none.
-        group_first: the first transaction of the group that it was committed in, which the record may not have as
-            committed yet; None: it was committed alone.
+        group_first: the first transaction of the group in which ``token`` was committed. The topology's record may not
+            have these transactions as committed yet. None: it was committed alone.
     """
 
     topology: TopologyKey
@@ -51,21 +51,21 @@ class Fence:
 
     @property
     def commit(self) -> tuple[int | None, int | None, int | None, int | None]:
-        """The last commit as it is stored: txid, epoch, attempt id, and the first transaction of its group."""
+        """The last commit in its stored form: txid, epoch, attempt id, and the first transaction of its group."""
         if self.token is None:
             return None, None, None, self.group_first
         return self.token.txid, self.token.epoch, self.token.attempt_id, self.group_first
 
     def after(self, members: Sequence[SinkTransaction]) -> Fence:
-        """Return the fence as it is after the commit of ``members``, with members that were committed before."""
+        """Return the fence after the commit of ``members``, some of which may have been committed before."""
         self._check_after(members)
         return evolve(self, token=members[-1].token, group_first=group_first(members))
 
     def due(self, members: Sequence[SinkTransaction], state: str) -> tuple[list[SinkTransaction], bool]:
-        """Return those of ``members`` to be applied, and whether the first of them has to be rolled back before.
+        """Return the members that must be applied, and whether the first of them must be rolled back before.
 
         Raises:
-            FencedError, StateError: as `decide`.
+            FencedError, StateError: as for `decide`.
         """
         due: list[SinkTransaction] = []
         fence, redo = self, False
@@ -79,20 +79,20 @@ class Fence:
         return due, redo
 
     def raised(self, topology: TopologyKey, epoch: int, state: str) -> Fence:
-        """Return the fence after a takeover by ``topology`` in ``epoch``; ``state`` is named in errors.
+        """Return the fence after a takeover by ``topology`` in ``epoch``; ``state`` is the state's name in errors.
 
-        A newer incarnation of the topology starts without a token; its caller sets the older one's data aside.
+        If the incarnation of the topology is newer, the fence has no token. The caller then sets the older data aside.
 
         Raises:
-            StateError: the state is not this topology's.
-            FencedError: a newer leader has been here.
+            StateError: the state does not belong to this topology.
+            FencedError: a newer leader has taken over.
         """
         self._check_owner(topology, state)
         if epoch < self.epoch:
             raise FencedError(
                 f"topology {topology.name!r}: {state} has seen a leader of epoch {self.epoch}, ours is {epoch}: "
-                f"another leader runs, or ZooKeeper was restored from the past; stop the other one, or restore what "
-                f"belongs together",
+                f"another leader runs, or ZooKeeper was restored from the past; to fix this: stop the other leader, "
+                f"or restore the state and ZooKeeper from one moment",
                 topology=topology.name,
             )
         if topology.incarnation > self.topology.incarnation:
@@ -100,11 +100,11 @@ class Fence:
         return evolve(self, epoch=epoch)
 
     def decide(self, tx: SinkTransaction, state: str) -> Decision:
-        """Return what to do with ``tx``.
+        """Return the action for ``tx``; ``state`` is the state's name in errors.
 
         Raises:
-            FencedError: a newer leader, or a newer incarnation of the topology, has been here.
-            StateError: ``tx`` is late, or not the transaction that comes next.
+            FencedError: a newer leader, or a newer incarnation of the topology, has taken over.
+            StateError: ``tx`` is late, or it is not the next transaction.
         """
         self.check_leader(tx, state)
         where = self._where(tx, state)
@@ -116,8 +116,8 @@ class Fence:
             return Decision.SKIP
         if tx.txid != self.token.txid:
             raise StateError(
-                f"{where} is at {self.token}, so {self.token.txid + 1} comes next; restore the state and ZooKeeper "
-                f"from one moment, or `trident reset {self.topology.name}`",
+                f"{where} is at {self.token}, so {self.token.txid + 1} comes next; to fix this: restore the state and "
+                f"ZooKeeper from one moment, or `trident reset {self.topology.name}`",
                 topology=self.topology.name,
                 attempt=tx.attempt,
             )
@@ -130,25 +130,25 @@ class Fence:
         return Decision.REDO
 
     def check_leader(self, tx: SinkTransaction, state: str) -> None:
-        """Refuse ``tx`` if its leader was taken over.
+        """Refuse ``tx`` if another leader has taken over from its leader.
 
         Raises:
-            FencedError: a newer leader, or a newer incarnation of the topology, has been here.
+            FencedError: a newer leader, or a newer incarnation of the topology, has taken over.
         """
         ours = (self.topology.uuid, self.topology.incarnation)
         if tx.epoch < self.epoch or (tx.key.uuid, tx.key.incarnation) != ours:
             raise FencedError(
                 f"{self._where(tx, state)} belongs to epoch {self.epoch} of incarnation {ours[1]}, this leader is of "
-                f"epoch {tx.epoch} of incarnation {tx.key.incarnation}; it must stop, the newer one goes on",
+                f"epoch {tx.epoch} of incarnation {tx.key.incarnation}; it must stop, and the newer leader continues",
                 topology=self.topology.name,
                 attempt=tx.attempt,
             )
 
     def check_kept(self, known: Fence, where: str) -> None:
-        """Refuse to go on with a store that has lost what was durable in it: what its leader knows is ``known``.
+        """Refuse a store that has lost durable data; ``known`` is the fence as this leader last knew it.
 
         Raises:
-            StateError: it has lost the last commit, or that the leader took over.
+            StateError: the store has lost the last commit, or the takeover by this leader.
         """
         ours = (self.topology.uuid, self.topology.incarnation) == (known.topology.uuid, known.topology.incarnation)
         if not ours or self.epoch > known.epoch:
@@ -159,26 +159,28 @@ class Fence:
                 f"{where} was at {known.token or 'no transaction'} and epoch {known.epoch}, and is at "
                 f"{self.token or 'no transaction'} and epoch {self.epoch}: its server has lost commits that it had "
                 f"confirmed, as in a crash without fsync or a failover to a replica that lagged, or was restored from "
-                f"the past; bring back the data that have them, or `trident reset {known.topology.name}`",
+                f"the past; to fix this: restore data with these commits, or `trident reset {known.topology.name}`",
                 topology=known.topology.name,
             )
 
     def _check_due(self, members: Sequence[SinkTransaction], due: Sequence[SinkTransaction], *, redo: bool) -> None:
-        """Assert that ``members`` has no gap, and that its last members are due: all but what was applied before."""
+        """Assert that ``members`` has no gap, and that only its first members may have been applied before."""
         txids = [tx.txid for tx in members]
         last = self.token.txid if self.token else None
         assert txids == [*range(txids[0], txids[0] + len(txids))], self._bug(members, "there is a gap")
         assert due == [*members][len(members) - len(due) :], self._bug(
             members, f"{len(due)} are due, and not the last ones"
         )
-        assert not redo or due[0].txid == last, self._bug(members, "what is rolled back is not the last commit")
+        assert not redo or due[0].txid == last, self._bug(
+            members, "the transaction to roll back is not the last commit"
+        )
 
     def _check_after(self, members: Sequence[SinkTransaction]) -> None:
-        """Assert that a commit of ``members`` goes on from here."""
+        """Assert that a commit of ``members`` follows this fence."""
         token = members[-1].token
         assert self.token is None or token > self.token, self._bug(members, "the token would go back")
         assert token.epoch >= self.epoch, self._bug(members, "its leader was taken over")
-        assert group_first(members) <= members[0].txid, self._bug(members, "its group begins behind it")
+        assert group_first(members) <= members[0].txid, self._bug(members, "its group begins after it")
 
     def _bug(self, members: Sequence[SinkTransaction], what: str) -> str:
         return our_bug(f"{what}: a commit of {[str(tx.token) for tx in members]} at {self}")
@@ -190,29 +192,30 @@ class Fence:
         owner = self.topology
         if topology.uuid != owner.uuid and topology.name == owner.name:
             raise StateError(
-                f"topology {topology.name!r}: {state} was filled by another life of it (uuid {owner.uuid}, this one is "
-                f"{topology.uuid}): its record in ZooKeeper was lost or replaced, or you are in another directory than "
-                "last time (state_dir .trident); restore the record or go back there, or take another table",
+                f"topology {topology.name!r}: {state} was filled by another life of it (uuid {owner.uuid}, this one "
+                f"is {topology.uuid}): its record in ZooKeeper was lost or replaced, or the topology was started in "
+                f"another directory than last time (state_dir .trident); to fix this: restore the record, start it in "
+                f"that directory, or use another table",
                 topology=topology.name,
             )
         if topology.uuid != owner.uuid:
             raise StateError(
-                f"topology {topology.name!r} (uuid {topology.uuid}): {state} belongs to topology {owner.name!r} "
-                f"(uuid {owner.uuid}); take another table",
+                f"topology {topology.name!r} (uuid {topology.uuid}): {state} belongs to topology {owner.name!r} (uuid "
+                f"{owner.uuid}); to fix this: use another table",
                 topology=topology.name,
             )
         if topology.incarnation < owner.incarnation:
             raise StateError(
                 f"topology {topology.name!r}: {state} is of incarnation {owner.incarnation}, this is incarnation "
-                f"{topology.incarnation}: ZooKeeper was restored from the past; restore what belongs together, or "
-                f"`trident reset {topology.name}`",
+                f"{topology.incarnation}: ZooKeeper was restored from the past; to fix this: restore the state and "
+                f"ZooKeeper from one moment, or `trident reset {topology.name}`",
                 topology=topology.name,
             )
 
 
 def group_first(members: Sequence[SinkTransaction]) -> int:
-    """Return the first transaction of the group of which ``members`` are a part.
+    """Return the first transaction of the group that ``members`` belong to.
 
-    Steps before it may not be recorded yet.
+    Its transactions before ``members`` may not be recorded as committed yet.
     """
     return members[0].group_first or members[0].txid

@@ -21,7 +21,7 @@ from trident_py.errors import StateError
 from trident_py.rows.schema import clipped
 
 UNGROUPED = "[]"
-"""The key of what is not grouped."""
+"""The text of the key of values that are not grouped."""
 
 _ITSELF = frozenset({str, int, bool, type(None)})
 _MICROSECOND = timedelta(microseconds=1)

@@ -1,15 +1,16 @@
 """Any key-value store as a state: Storm's three maps over an `IBackingMap`.
 
-What each makes of a key that transaction ``t`` updates, by what is stored for it::
+The effect of an update of a key by transaction ``t``, by the txid that is stored for the key:
 
-    stored by            NonTransactionalMap   TransactionalMap      OpaqueMap
-    nobody               from None             from None             from None
-    a txid below t       from the value        from the value        from the value, which becomes prev
-    t, this commit       from the value        from the value        from the value; prev stays
-    t, an earlier try    from the value        not updated           from prev
-    a txid above t       from the value        StateError            StateError
+| stored txid | `NonTransactionalMap` | `TransactionalMap` | `OpaqueMap` |
+| --- | --- | --- | --- |
+| no value | from None | from None | from None |
+| below ``t`` | from the value | from the value | from the value, which becomes prev |
+| ``t``, this commit | from the value | from the value | from the value; prev stays |
+| ``t``, an earlier attempt | from the value | not updated | from prev |
+| above ``t`` | from the value | `StateError` | `StateError` |
 
-So the first counts a replay twice, the second needs a spout that gives the same batch again, and the third doesn't.
+So the first counts a replay twice. The second needs a spout that replays exactly the same batch. The third does not.
 """
 
 from __future__ import annotations
@@ -45,33 +46,33 @@ from trident_py.states.values import OpaqueValue, TransactionalValue, check_orde
 
 
 class IBackingMap(ABC, Generic[T]):
-    """A key-value store, to be wrapped as a `NonTransactionalMap`, `TransactionalMap` or `OpaqueMap` (Storm ST13).
+    """A key-value store, to be wrapped as a `NonTransactionalMap`, `TransactionalMap` or `OpaqueMap`.
 
-    ``T`` is what the wrapper keeps for a key: the value itself, a `TransactionalValue` or an `OpaqueValue`. It is made
-    in the driver's process and called on the commit thread, by commits in txid order and by queries between them. What
-    it raises fails the attempt, which is replayed. A put must be durable when it returns, and no value may ever be half
-    written; several values of one call may be written one by one.
+    ``T`` is the stored type: the value itself, a `TransactionalValue` or an `OpaqueValue`. The store is made in the
+    driver's process and called on the commit thread, by commits in txid order and by queries between them. An
+    exception that it raises fails the attempt, which is replayed. A put must be durable when it returns, and a value
+    must never be written in part. Several values of one call may be written one by one.
     """
 
     @abstractmethod
     def multi_get(self, keys: Sequence[Key]) -> Sequence[T | None]:
-        """Return what is stored for each of ``keys``, which are lists, in their order; None where nothing is."""
+        """Return the stored value of each of ``keys``, which are lists, in their order; None for a key without one."""
 
     @abstractmethod
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
         """Store ``values[i]`` for ``keys[i]``; each key comes once."""
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
-        """Forget what is stored for each of ``keys``; to be overridden where updaters return `REMOVE`.
+        """Delete the values of ``keys``; override it if updaters return `REMOVE`.
 
-        Called for keys that have no value any more, which may have been forgotten already.
+        It is called for keys that have no value any more. Some of them may have been deleted already.
 
         Raises:
             StateError: it isn't overridden.
         """
         raise StateError(
-            f"{type(self).__name__} has no multi_remove, and an updater, reducer or combiner returned REMOVE; give it "
-            f"one that deletes the keys"
+            f"{type(self).__name__} has no multi_remove, and an updater, reducer or combiner returned REMOVE; to fix "
+            f"this: add a multi_remove that deletes the keys"
         )
 
     @property
@@ -87,29 +88,29 @@ def _not_negative(_: object, attribute: Attribute[Any], value: object) -> None:
 
 @define
 class MicroBatchIBackingMap(IBackingMap[T]):
-    """Calls a backing map with no more than so many keys at once; 0: with all (Storm ST23)."""
+    """Splits calls of a backing map, so that each has at most ``max_multi_…`` keys; 0: no limit."""
 
     delegate: IBackingMap[T]
     max_multi_get: int = field(default=0, kw_only=True, validator=_not_negative)
     max_multi_put: int = field(default=0, kw_only=True, validator=_not_negative)
 
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
-        """Return what is stored, asked for piece by piece."""
+        """Read the values in calls of at most ``max_multi_get`` keys."""
         return [value for part in _pieces(len(keys), self.max_multi_get) for value in self._got(keys[part])]
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
-        """Store it piece by piece; what raises leaves the pieces before it stored."""
+        """Store the values in calls of at most ``max_multi_put`` keys; if one raises, earlier ones stay stored."""
         for part in _pieces(len(keys), self.max_multi_put):
             self.delegate.multi_put(keys[part], values[part])
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
-        """Forget it piece by piece, as large as those of a put."""
+        """Delete the values in calls of at most ``max_multi_put`` keys."""
         for part in _pieces(len(keys), self.max_multi_put):
             self.delegate.multi_remove(keys[part])
 
     @property
     def removes(self) -> bool:
-        """Whether the backing map does."""
+        """Whether keys can be deleted from the wrapped map."""
         return self.delegate.removes
 
     def _got(self, keys: Sequence[Key]) -> Sequence[T | None]:
@@ -125,11 +126,11 @@ def _pieces(count: int, size: int) -> list[slice]:
 
 @define
 class CachedMap(IBackingMap[T]):
-    """Remembers the ``size`` keys used last of a backing map, also that there is nothing for them (Storm ST20).
+    """Caches the ``size`` most recently used keys of a backing map, including keys without a value.
 
-    It writes through: a value is remembered after the store has it (Storm remembers first, so that a put that failed
-    looked as if it was made). Keys of a put that raised are forgotten, as nobody knows what the store has then. It is
-    right as long as nobody else writes to the store; a new run starts with an empty one.
+    It writes through: a value is cached after the store has it. (Storm caches it first, so a failed put looked like a
+    successful one.) If a put raises, its keys are removed from the cache, because the stored values are then unknown.
+    The cache is right as long as no other process writes to the store. A new run starts with an empty cache.
     """
 
     delegate: IBackingMap[T]
@@ -137,7 +138,7 @@ class CachedMap(IBackingMap[T]):
     _known: OrderedDict[str, T | None] = field(factory=OrderedDict, init=False)
 
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
-        """Return what is stored; asks the store for unknown keys only, at once."""
+        """Return the stored values; keys that are not cached are read in one call."""
         texts = encode_keys(keys)
         missing = {text: key for text, key in zip(texts, keys, strict=True) if text not in self._known}
         found: dict[str, T | None] = {text: self._known[text] for text in texts if text in self._known}
@@ -158,7 +159,7 @@ class CachedMap(IBackingMap[T]):
 
     @property
     def removes(self) -> bool:
-        """Whether the backing map does."""
+        """Whether keys can be deleted from the cached map."""
         return self.delegate.removes
 
     @contextmanager
@@ -180,19 +181,20 @@ class CachedMap(IBackingMap[T]):
 
 
 B = TypeVar("B")
-"""What the backing map holds for a key."""
+"""The type that the backing map stores for a key."""
 
 
 @define(eq=False)
 class BackedMap(RemovableMapState[T], Generic[T, B]):
-    """What the three maps share.
+    """The common part of the three maps.
 
-    Updaters must make a new value, not change the old one in place: that may be kept as the previous one. A batch
-    should update a key in one call: the store is written at the end of each.
+    Updaters must return a new value and not change the old one, which may be kept as the previous value. A batch should
+    update each key in one call only, because the store is written at the end of each call.
 
-    A key whose updater returns `REMOVE` gets None for a value, with the txid that a replay has to find; the next
-    transaction deletes it from the store, by ``multi_remove``. If the process dies in between, the None stays, which is
-    read as no value. A store that has no ``multi_remove`` refuses `REMOVE`; `multi_remove` of the map keeps the None.
+    If the updater of a key returns `REMOVE`, it is stored as None, with the txid by which a replay recognises it.
+    The next transaction deletes the key from the store, by ``multi_remove``. If the process dies before that, the None
+    stays, and is read as no value. If the store has no ``multi_remove``, `REMOVE` is refused; the map's own
+    `multi_remove` then stores None.
     """
 
     _knows_replays: ClassVar[bool] = True
@@ -209,15 +211,15 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
 
         Args:
             make_backing: makes the store; called once per run, in the driver's process.
-            cache_size: how many keys to remember, by a `CachedMap`; 0: none.
+            cache_size: the number of keys that a `CachedMap` keeps; 0: no cache.
 
         Raises:
-            TopologyError: ``make_backing`` is no function, or ``cache_size`` no such number.
+            TopologyError: ``make_backing`` is not a function, or ``cache_size`` is not a number of keys.
         """
         return BackedMapFactory(cls, make_backing, cache_size)
 
     def begin_commit(self, txid: int) -> None:
-        """Begin with the changes of ``txid``; what an earlier one removed is deleted from the store."""
+        """Begin with the changes of ``txid``; delete the keys that an earlier transaction removed from the store."""
         if self._gone_txid != txid:
             if self._gone:
                 self.backing.multi_remove([list(key) for key in self._gone.values()])
@@ -231,24 +233,22 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
         """Return the value of each key.
 
-        Within a commit those that its transaction starts from, and what it wrote itself.
+        Within a commit, these are the values before its transaction, with the transaction's own changes.
         """
         return [self._value(key, stored) for key, stored in zip(keys, self._stored(keys), strict=True)]
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[T]) -> None:
-        """Set the value of each key, whatever it is now."""
+        """Set the value of each key, whether or not it has one."""
         self.multi_update(keys, [_constant(value) for value in values])
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
-        """Forget the value of each key."""
         self.multi_update(keys, [_constant(REMOVE if self.backing.removes else None)] * len(keys))
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
-        """Replace the value of each key by what its updater makes of it; a key may come several times.
+        """Replace the value of each key by the result of its updater; a key may occur several times.
 
         Raises:
-            StateError: it is not called within a commit, a key was written by a later transaction, or one is to be
-                removed and the store can't.
+            StateError: the call is outside a commit, a later transaction wrote a key, or the store can't remove one.
         """
         txid = self._in_commit()
         distinct = {encode_key(key): key for key in keys}
@@ -271,7 +271,9 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
 
     def _store(self, keys: Mapping[str, Key], changed: Mapping[str, B], gone: Mapping[str, bool]) -> None:
         if any(gone.values()) and not self.backing.removes:
-            self.backing.multi_remove([list(keys[text]) for text in gone if gone[text]])  # says who can't
+            self.backing.multi_remove(
+                [list(keys[text]) for text in gone if gone[text]]
+            )  # raises an error that names the store
         at_once = {text for text in gone if gone[text] and not self._knows_replays}
         put = {text: value for text, value in changed.items() if text not in at_once}
         if put:
@@ -286,16 +288,16 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
                 self._gone.pop(text, None)
 
     def _has(self, txid: int, stored: B | None) -> bool:
-        """Tell whether ``stored``, which this commit didn't write, has the change of ``txid`` already."""
+        """Return whether ``stored``, which this commit didn't write, contains the change of ``txid`` already."""
         return False
 
     @abstractmethod
     def _updated(self, txid: int, stored: B | None, mine: bool, updater: ValueUpdater[T]) -> B:
-        """Return what to store; ``mine``: ``stored`` was written in this commit."""
+        """Return the new value to store; ``mine``: ``stored`` was written in this commit."""
 
     @abstractmethod
     def _current(self, stored: B | None) -> T | None:
-        """Return the value of what is stored."""
+        """Return the value in the stored object."""
 
     def _value(self, key: Key, stored: B | None) -> T | None:
         return self._current(stored)
@@ -304,8 +306,8 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
         found = self.backing.multi_get([list(key) for key in keys])
         if len(found) != len(keys):
             raise StateError(
-                f"{type(self.backing).__name__}.multi_get gave {len(found)} values for {len(keys)} keys; it must give "
-                f"one for each, None where there is none"
+                f"{type(self.backing).__name__}.multi_get gave {len(found)} values for {len(keys)} keys; to fix this: "
+                f"return one for each key, None for a key without a value"
             )
         return found
 
@@ -317,7 +319,7 @@ class BackedMap(RemovableMapState[T], Generic[T, B]):
 
 @define(eq=False)
 class NonTransactionalMap(BackedMap[T, Any]):
-    """Just the values: a transaction that is replayed is counted again (Storm ST14)."""
+    """Values without a txid: a transaction that is replayed is counted again."""
 
     _knows_replays: ClassVar[bool] = False
 
@@ -330,10 +332,10 @@ class NonTransactionalMap(BackedMap[T, Any]):
 
 @define(eq=False)
 class TransactionalMap(BackedMap[T, TransactionalValue[T]]):
-    """Each value with the txid that wrote it: exactly-once behind a spout that gives the same batch again (Storm ST15).
+    """Values with the txid that wrote them: exactly-once if the spout replays the same batch.
 
-    A replay leaves a key alone that an earlier try of its transaction has written. Storm's applies a transaction that
-    is behind the stored one again; here that is an error.
+    A replay doesn't update a key that an earlier attempt of its transaction has written. If a transaction is older than
+    the stored one, it raises an error; Storm's map applies it again.
     """
 
     def _has(self, txid: int, stored: TransactionalValue[T] | None) -> bool:
@@ -352,19 +354,20 @@ class TransactionalMap(BackedMap[T, TransactionalValue[T]]):
 
 @define(eq=False)
 class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
-    """Each value with its txid and the one before: exactly-once also where a replay has other rows (Storm ST16, ST17).
+    """Values with their txid and their previous value: exactly-once even if a replay has other rows.
 
-    A replay starts from the value that its key had before the transaction. A key that the failed attempt wrote and the
-    replay doesn't contain goes back to that value too, as long as the process lives: the map remembers what it wrote
-    until the transaction has committed (Storm's never goes back there, and its next update counts it). If the process
-    dies in mid-commit, such a key keeps what the dead attempt wrote; a spout with ``Replay.EXACT`` leaves none.
+    A replay starts from the value that its key had before the transaction. The failed attempt may have written a key
+    that the replay doesn't contain. As long as the process lives, that key is set back to its previous value too. For
+    this, the map remembers the keys that it wrote until the transaction has committed. (Storm's map never sets it back,
+    and the next update counts it.) If the process dies in the middle of a commit, such a key keeps the value of the
+    failed attempt. With ``Replay.EXACT`` of the spout there are no such keys.
     """
 
     _failed: dict[str, Key] = field(factory=dict, init=False)
     _failed_txid: int | None = field(default=None, init=False)
 
     def begin_commit(self, txid: int) -> None:
-        """Begin with the changes of ``txid``; what an earlier try of it wrote is taken back first."""
+        """Begin with the changes of ``txid``; first undo the writes of its earlier attempts."""
         if self._failed_txid != txid:
             self._failed, self._failed_txid = {}, txid
         super().begin_commit(txid)
@@ -378,7 +381,6 @@ class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
         self._gone = born if self.backing.removes else {}
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
-        """Replace the value of each key by what its updater makes of it; a key may come several times."""
         self._failed.update({encode_key(key): key for key in keys})
         return super().multi_update(keys, updaters)
 
@@ -401,10 +403,10 @@ class OpaqueMap(BackedMap[T, OpaqueValue[T]]):
 
 
 class _Removing:
-    """An updater that gives None where ``updater`` gives `REMOVE`, and remembers it.
+    """An updater that returns None if ``updater`` returns `REMOVE`, and records it.
 
     Attributes:
-        has_removed: whether it did.
+        has_removed: whether ``updater`` returned `REMOVE`.
     """
 
     def __init__(self, updater: ValueUpdater[Any]) -> None:
@@ -423,7 +425,7 @@ def _constant(value: Any) -> ValueUpdater[Any]:
 
 @define(eq=False)
 class SnapshottableMap(Snapshottable[T]):
-    """One key of a map state, as a state of one value (Storm ST22)."""
+    """One key of a map state, as a state of one value."""
 
     state: MapState[T]
     key: Key
@@ -456,7 +458,7 @@ _KINDS: dict[type[BackedMap[Any, Any]], StateKind] = {
 
 @frozen
 class BackedMapFactory(StateFactory):
-    """Makes a map over a store that ``make_backing`` makes; see `BackedMap.factory`."""
+    """Makes a map over the store that ``make_backing`` makes; see `BackedMap.factory`."""
 
     map_class: type[BackedMap[Any, Any]]
     make_backing: Callable[[], IBackingMap[Any]]
@@ -465,28 +467,32 @@ class BackedMapFactory(StateFactory):
     def __attrs_post_init__(self) -> None:
         if not callable(self.make_backing) or isinstance(self.make_backing, IBackingMap):
             raise TopologyError(
-                f"{self.map_class.__name__}.factory takes a function that makes a backing map, as the state is made "
-                f"when the topology starts, not {self.make_backing!r}"
+                f"{self.map_class.__name__}.factory takes a function that makes a backing map, because the state is "
+                f"made when the topology starts, not {self.make_backing!r}"
             )
         if type(self.cache_size) is not int or self.cache_size < 0:
             raise TopologyError(f"cache_size is a number of keys, 0 for no cache, not {self.cache_size!r}")
 
     @property
     def kind(self) -> StateKind:  # type: ignore[override]
-        """The map's."""
+        """The kind of the map class."""
         return _KINDS[self.map_class]
 
     @property
     def guarantee(self) -> str:  # type: ignore[override]
-        """That of a map which compares txids, or not."""
+        """The guarantee of a map that compares txids, or of one that doesn't."""
         return AT_LEAST_ONCE if self.kind is StateKind.NON_TRANSACTIONAL else UNLESS_PAUSED
 
     def identity(self) -> Mapping[str, Json]:
-        """Return what the values are kept as."""
+        """Return the name of the map class, which determines the stored form of the values."""
         return {"map": self.map_class.__name__}
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:
-        """Return the map, over a store of its own."""
+        """Return the map over its own store.
+
+        Raises:
+            StateError: ``make_backing`` returned an object that is not an `IBackingMap`.
+        """
         backing = self.make_backing()
         if not isinstance(backing, IBackingMap):
             raise StateError(f"{self!r}: {self.make_backing!r} must make an IBackingMap, it made {backing!r}")

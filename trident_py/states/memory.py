@@ -39,7 +39,7 @@ class _Entry(Generic[T]):
     """A key with its value.
 
     Attributes:
-        time: of the transaction that wrote it, in milliseconds since 1970.
+        time: the time of the transaction that wrote it, in milliseconds since 1970.
     """
 
     key: Key
@@ -49,15 +49,15 @@ class _Entry(Generic[T]):
 
 @define
 class _Transaction(Generic[T]):
-    """An open transaction, the last one so far of those that commit together.
+    """The open group of transactions that commit together, with the changes of its latest member.
 
     Attributes:
-        members: all of those.
-        base: where it does not start from the committed values: those before the attempt that it replaces, and what
-            the transactions before it among them have made of these.
-        changes: what it has made of the keys that it touched. None: there is no such key.
-        time: its own, in milliseconds since 1970; 0: none of them has begun.
-        expiry: which keys have expired by then.
+        members: all transactions of the group.
+        base: the entries that differ from the committed ones when the latest member begins. They are the ones from
+            before the attempt that the group replaces, with the changes of the earlier members.
+        changes: the changes of the latest member, by key. None: the key has no value.
+        time: the time of the latest member, in milliseconds since 1970; 0: no member has begun.
+        expiry: the keys that have expired as of the latest member.
     """
 
     members: Sequence[SinkTransaction]
@@ -69,10 +69,10 @@ class _Transaction(Generic[T]):
 
 
 class MemoryMapState(FencedState[T], ITupleCollection):
-    """Values by key in memory, with the semantics of Storm's class of this name (opaque) and one thing more.
+    """Values by key in memory, opaque like Storm's class of this name.
 
-    A replay finds every key as it was before the attempt that it replaces, also a key that the replay doesn't contain.
-    Make it with `MemoryMapState.factory`.
+    Unlike Storm's, a replay finds every key as it was before the attempt that it replaces, even a key that the replay
+    doesn't contain. Make it with `MemoryMapState.factory`.
     """
 
     volatile = True
@@ -83,19 +83,19 @@ class MemoryMapState(FencedState[T], ITupleCollection):
         self._times = WriteTimes()
         self._lock = threading.Lock()
         self._committed: dict[str, _Entry[T]] = {}
-        self._before: dict[str, _Entry[T] | None] = {}  # what the last transaction changed, as it was before
+        self._before: dict[str, _Entry[T] | None] = {}  # the entries before the last transaction
         self._fence: Fence | None = None
         self._open: _Transaction[T] | None = None
 
     @classmethod
     def factory(cls, *, ttl: timedelta | None = None) -> MemoryMapStateFactory:
-        """Make such states; for one ``persistent_aggregate`` or ``partition_persist``, and one run at a time.
+        """Make a factory, for one ``persistent_aggregate`` or ``partition_persist`` and one run at a time.
 
         Args:
-            ttl: how long a key stays without a write, by the times of transactions; None: for ever.
+            ttl: how long a key stays without a write, by the times of transactions; None: forever.
 
         Raises:
-            TopologyError: ``ttl`` is no length of time.
+            TopologyError: ``ttl`` is not a length of time.
         """
         return MemoryMapStateFactory(ttl)
 
@@ -107,7 +107,7 @@ class MemoryMapState(FencedState[T], ITupleCollection):
             return self._fence.token
 
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open ``members``; gives up a transaction that was left open."""
+        """Open ``members``; abort a transaction that was left open."""
         self.rollback()
         with self._lock:
             if self._fence is None:
@@ -119,7 +119,7 @@ class MemoryMapState(FencedState[T], ITupleCollection):
             return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
-        """Begin with ``tx``, which starts from what was changed before."""
+        """Begin with ``tx``, which starts from the changes of the members before it."""
         opened = self._in_transaction()
         if opened.time:
             self._expire(opened)
@@ -127,7 +127,7 @@ class MemoryMapState(FencedState[T], ITupleCollection):
         opened.time, opened.expiry = tx.time, opened.expiry.after(tx.time, self._ttl)
 
     def commit_group(self) -> None:
-        """Make the changes visible, all at once."""
+        """Make all changes visible at once."""
         with self._lock:
             opened = self._in_transaction()
             self._expire(opened)
@@ -141,7 +141,7 @@ class MemoryMapState(FencedState[T], ITupleCollection):
             self._fence, self._open, self._expiry = fence, None, opened.expiry
 
     def _expire(self, opened: _Transaction[T]) -> None:
-        """Remove a portion of what has expired, in the order of times and keys."""
+        """Remove a portion of the expired keys, in the order of times and keys."""
         if opened.expiry.upto is None:
             return
         some = islice(self._expired(opened), portion(len(opened.changes)))
@@ -153,11 +153,9 @@ class MemoryMapState(FencedState[T], ITupleCollection):
         return merge(sorted(mine), (each for each in self._times.upto(expiry.upto) if each[1] not in touched))
 
     def rollback(self) -> None:
-        """Give up the open transaction."""
         self._open = None
 
     def multi_get(self, keys: Sequence[Key]) -> list[T | None]:
-        """Return the value of each key; None where there is none."""
         opened, texts = self._open, [encode_key(key) for key in keys]
         if opened is not None and opened.thread == threading.get_ident():
             with self._lock:
@@ -166,7 +164,7 @@ class MemoryMapState(FencedState[T], ITupleCollection):
             return [self._value(self._committed.get(text), self._expiry) for text in texts]
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[T]]) -> list[T]:
-        """Replace the value of each key by what its updater makes of it; `REMOVE` removes the key."""
+        """Replace the value of each key by the result of its updater; `REMOVE` removes the key."""
         opened = self._in_transaction()
         values: list[Any] = []
         with localcontext(EXACT_DECIMALS):
@@ -183,7 +181,7 @@ class MemoryMapState(FencedState[T], ITupleCollection):
             self._put(opened, key, value)
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
-        """Forget the value of each key; it is gone from this moment in the transaction."""
+        """Remove each key, from this moment in the transaction."""
         self.multi_put(keys, [REMOVE] * len(keys))
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
@@ -191,7 +189,7 @@ class MemoryMapState(FencedState[T], ITupleCollection):
         return [(*entry.key, entry.value) for entry in self._entries()]
 
     def values(self) -> dict[tuple[Any, ...], T]:
-        """Return the committed values by key, as they are at this moment; arrays and structs in a key as tuples."""
+        """Return the committed values by key, as of now; arrays and structs in a key become tuples."""
         return {_hashable(tuple(entry.key)): entry.value for entry in self._entries()}
 
     def _entries(self) -> list[_Entry[T]]:
@@ -224,7 +222,7 @@ def _hashable(value: Any) -> Any:
 
 
 class MemoryMapStateFactory(StateFactory):
-    """Makes a `MemoryMapState`, empty for each run, and shows what is in it."""
+    """Makes a `MemoryMapState`, which is empty for each run, and returns its contents."""
 
     guarantee = "exactly-once while the process lives; lost with the process"
     kind = StateKind.FENCED
@@ -237,15 +235,15 @@ class MemoryMapStateFactory(StateFactory):
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> MemoryMapState[Any]:
-        """Make an empty state; that of an earlier run is forgotten."""
+        """Make an empty state; the state of an earlier run is dropped."""
         self._state = MemoryMapState(self.ttl)
         return self._state
 
     def values(self) -> dict[tuple[Any, ...], Any]:
-        """Return the committed values of the run that started last, by key.
+        """Return the committed values of the latest run, by key.
 
-        A snapshot, from any thread, also after the run.
+        It is a snapshot. It can be called on any thread, and after the run.
 
-        What is not grouped has the key ``()``.
+        Values that are not grouped have the key ``()``.
         """
         return self._state.values()

@@ -1,4 +1,4 @@
-"""A state in several shards, as Storm has one for each task: ``parallelism_hint`` says how many."""
+"""A state in several shards, like Storm's state per task; ``parallelism_hint`` sets their number."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ V = TypeVar("V")
 
 
 def made(factory: StateFactory, config: TridentConfig, metrics: Metrics, shards: int = 1) -> State:
-    """Return the state of a factory, in so many shards."""
+    """Return the state of a factory, in ``shards`` shards."""
     states = [factory.make_state(config, metrics, number, shards) for number in range(shards)]
     return states[0] if shards == 1 else PartitionedState(states)
 
 
 class PartitionedState(State):
-    """The shards of one state, each of which its factory has made; all take part in every transaction, in order.
+    """The shards of one state, made by one factory; all take part in every transaction, in order.
 
-    Which shard a key is in depends on the key and the number of shards only. So with another number keys move:
-    shards over one store don't mind, shards with a store of their own do (as in Storm).
+    The shard of a key depends only on the key and the number of shards. So keys move if the number changes. This is
+    safe if all shards share one store. With a store for each shard, the values
+    of the moved keys are no longer found (as in Storm).
     """
 
     def __init__(self, shards: Sequence[State]) -> None:
         self.shards = tuple(shards)
 
     def begin_commit(self, txid: int) -> None:
-        """Begin in every shard, also in one that gets nothing."""
+        """Begin in every shard, even in one without changes."""
         for shard in self.shards:
             shard.begin_commit(txid)
 
@@ -41,12 +42,12 @@ class PartitionedState(State):
 
 
 def shards_of(state: State) -> tuple[State, ...]:
-    """Return what factories made: the shards of a state, or the state itself."""
+    """Return the shards of a state; a state without shards is its only shard."""
     return state.shards if isinstance(state, PartitionedState) else (state,)
 
 
 def spread(state: State, keys: Sequence[Key]) -> Iterator[tuple[State, list[int]]]:
-    """Give every shard of ``state``, and the positions of its keys in ``keys``."""
+    """Yield every shard of ``state`` with the positions of its keys in ``keys``."""
     shards = shards_of(state)
     if len(shards) == 1:
         yield shards[0], list(range(len(keys)))
@@ -57,7 +58,7 @@ def spread(state: State, keys: Sequence[Key]) -> Iterator[tuple[State, list[int]
 
 
 def gathered(found: Sequence[tuple[Sequence[int], Sequence[V]]], count: int) -> list[V]:
-    """Return what was found for each shard's positions, in the order of the ``count`` keys."""
+    """Return the results of all shards in the order of the ``count`` keys."""
     values: list[Any] = [None] * count
     for positions, its in found:
         for position, value in zip(positions, its, strict=True):

@@ -44,7 +44,7 @@ def check_values(state: State, *, by_key: bool) -> None:
 
 @define(eq=False)
 class UnfencedState(GroupState[Any]):
-    """Drives Storm's ``begin_commit`` and ``commit`` by the commit protocol, one transaction after the other."""
+    """Runs Storm's ``begin_commit`` and ``commit`` under the commit protocol, one transaction after the other."""
 
     state: State
     _open: SinkTransaction | None = field(default=None, init=False)
@@ -62,12 +62,12 @@ class UnfencedState(GroupState[Any]):
         return None
 
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Return all members: a user's state decides itself what it does with a replay."""
+        """Return all members: a user's state handles replays itself."""
         self._open = None
         return members
 
     def begin_member(self, tx: SinkTransaction) -> None:
-        """End the member before, and begin with ``tx``."""
+        """End the previous member, and begin with ``tx``."""
         if self._open is not None:
             self.commit_group()
         self.state.begin_commit(tx.txid)
@@ -80,15 +80,15 @@ class UnfencedState(GroupState[Any]):
         self._open = None
 
     def rollback(self) -> None:
-        """Forget the open transaction; the user's state keeps what was written."""
+        """Drop the open transaction; the user's state keeps its writes."""
         self._open = None
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        """Raise: a user's state is asked by its own methods."""
+        """Raise an error: a user's state is queried by its own methods."""
         raise AssertionError("commits ask only fenced states for values")
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
-        """Update each shard in one call, in the order of the shards; a value that is not grouped, by its own method."""
+        """Update each shard in one call, in the order of the shards; a value that is not grouped by its own method."""
         if not keys:
             return []
         found = [

@@ -1,4 +1,4 @@
-"""What a backing map holds for a key: the value, with what is needed to tell a replay from the next transaction."""
+"""The stored forms of a value in a backing map, with the txid that tells a replay from the next transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trident_py.interfaces.states import T
 
 @frozen
 class TransactionalValue(Generic[T]):
-    """A value, and the transaction that wrote it (Storm ST19)."""
+    """A value, and the transaction that wrote it."""
 
     txid: int
     value: T | None
@@ -22,19 +22,19 @@ class TransactionalValue(Generic[T]):
 
 @frozen
 class OpaqueValue(Generic[T]):
-    """A value, the transaction that wrote it, and the value before that transaction (Storm ST18)."""
+    """A value, the transaction that wrote it, and the value before that transaction."""
 
     curr_txid: int
     curr: T | None
     prev: T | None = None
 
     def get(self, txid: int | None) -> T | None:
-        """Return the value that transaction ``txid`` starts from: without what an earlier attempt of it wrote.
+        """Return the value from which transaction ``txid`` starts, without the writes of its earlier attempts.
 
-        None, as in Storm: the value as it is now.
+        With None for ``txid``, return the current value, as in Storm.
 
         Raises:
-            StateError: a later transaction wrote this.
+            StateError: a later transaction wrote the value.
         """
         if txid is None:
             return self.curr
@@ -42,38 +42,38 @@ class OpaqueValue(Generic[T]):
         return self.prev if self.curr_txid == txid else self.curr
 
     def update(self, txid: int, value: T | None) -> OpaqueValue[T]:
-        """Return another one, with the value as transaction ``txid`` leaves it.
+        """Return a copy with ``value`` written by transaction ``txid``.
 
         Raises:
-            StateError: a later transaction wrote this.
+            StateError: a later transaction wrote the stored value.
         """
         return OpaqueValue(txid, value, self.get(txid))
 
 
 def check_order(stored: int, txid: int) -> None:
-    """Refuse a transaction that is behind what is stored; Storm's TransactionalMap would apply it again.
+    """Refuse a transaction that is older than the stored one; Storm's TransactionalMap would apply it again.
 
     Raises:
-        StateError: ``txid`` is behind ``stored``.
+        StateError: ``txid`` is less than ``stored``.
     """
     if txid < stored:
         raise StateError(
-            f"transaction {txid} is behind the state, which has a value of transaction {stored}: it was filled by "
-            f"another topology, or ZooKeeper was restored from the past; take another store, or restore what belongs "
-            f"together",
+            f"transaction {txid} is before the state, which has a value of transaction {stored}: it was filled by "
+            f"another topology, or ZooKeeper was restored from the past; to fix this: use another store, or restore "
+            f"the state and ZooKeeper from one moment",
             txid=txid,
         )
 
 
 class Serializer(ABC, Generic[T]):
-    """Values to bytes and back, for stores that keep bytes."""
+    """Converts values to bytes and back, for stores that keep bytes."""
 
     @abstractmethod
     def serialize(self, value: T) -> bytes:
         """Return the bytes of ``value``.
 
         Raises:
-            StateError: it can't be written.
+            StateError: the value can't be serialized.
         """
 
     @abstractmethod
@@ -81,12 +81,12 @@ class Serializer(ABC, Generic[T]):
         """Return the value of ``data``.
 
         Raises:
-            StateError: it can't be read; that never means "no value".
+            StateError: the bytes can't be read; unreadable bytes never count as "no value".
         """
 
 
 class JSONNonTransactionalSerializer(Serializer[Any]):
-    """The value itself as JSON, in UTF-8 (Storm ST26)."""
+    """The value itself as JSON, in UTF-8."""
 
     def serialize(self, value: Any) -> bytes:
         return _dumped(value)
@@ -119,14 +119,16 @@ def _dumped(value: Any) -> bytes:
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise StateError(f"{value!r} can't be stored as JSON ({error}); use a Serializer of your own") from error
+        raise StateError(
+            f"{value!r} can't be stored as JSON ({error}); to fix this: use your own Serializer"
+        ) from error
     if json.loads(text) != _listed(value):
-        raise StateError(f"{value!r} would not come back equal from JSON; use a Serializer of your own")
+        raise StateError(f"{value!r} would not be equal after JSON; to fix this: use your own Serializer")
     return text.encode()
 
 
 def _listed(value: Any) -> Any:
-    """Return ``value`` with lists for tuples, which is all that JSON may change of it."""
+    """Return ``value`` with lists instead of tuples, the only change that JSON may make to it."""
     if isinstance(value, list | tuple):
         return [_listed(item) for item in value]
     return {key: _listed(item) for key, item in value.items()} if isinstance(value, dict) else value
@@ -136,14 +138,14 @@ def _loaded(data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
-        raise StateError(f"the stored value {data[:80]!r} is not JSON ({error}); restore it") from error
+        raise StateError(f"the stored value {data[:80]!r} is not JSON ({error}); to fix this: restore it") from error
 
 
 def _parts(data: bytes, count: int) -> list[Any]:
     parts = _loaded(data)
     if not isinstance(parts, list) or len(parts) != count or type(parts[0]) is not int:
         raise StateError(
-            f"the stored value {data[:80]!r} is no list of a txid and {count - 1} more: it was written by another kind "
-            f"of state; take another store"
+            f"the stored value {data[:80]!r} is not a list of a txid and {count - 1} more: it was written by another "
+            f"kind of state; to fix this: use another store"
         )
     return parts

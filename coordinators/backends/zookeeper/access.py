@@ -1,4 +1,4 @@
-"""How to be let in by ZooKeeper servers: who we are to them, and how the connection is protected."""
+"""Access to ZooKeeper servers: the credentials of this process, and the protection of the connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from coordinators.values.errors import ConfigError
 from coordinators.values.secret import Secret, as_secret
 
 CERTIFICATE_ACL_BYTES = 512
-"""At most: the server keeps the certificate's whole subject in the access control list of each node."""
+"""The maximum size: the server stores the certificate's whole subject in the access control list of each node."""
 
 
 def as_login(value: str | Secret | None) -> Secret | None:
@@ -28,19 +28,19 @@ def as_login(value: str | Secret | None) -> Secret | None:
     login = as_secret(value)
     user, _, password = login.reveal().partition(":")
     if not user or not password:
-        raise ConfigError("the login for ZooKeeper must be 'user:password', and what was given is not (not shown here)")
+        raise ConfigError("the login for ZooKeeper must be 'user:password', and the given one is not (not shown here)")
     return login
 
 
 @frozen(kw_only=True)
 class ZooKeeperTLS:
-    """A protected connection: the servers prove who they are, and we do too if there is a certificate of ours.
+    """A protected connection: the servers prove their identity, and so does this process if it has a certificate.
 
     Attributes:
         ca_file: PEM, the authorities that may vouch for the servers.
-        cert_file: PEM, our own certificate; None: we show none.
+        cert_file: PEM, the certificate of this process; None: it presents none.
         key_file: PEM, its private key.
-        key_password: what the key is encrypted with.
+        key_password: decrypts the key.
     """
 
     ca_file: Path = field(converter=Path)
@@ -54,7 +54,7 @@ class ZooKeeperTLS:
             raise ConfigError("a certificate for ZooKeeper and its private key go together; only one of them was given")
 
     def ensure_usable(self) -> None:
-        """Load the files once, since a client goes on trying for ever without a word.
+        """Load the files once, because a client would retry for ever without any message.
 
         Raises:
             ConfigError: one of them can't be read, or the password is not that of the key.
@@ -70,10 +70,12 @@ class ZooKeeperTLS:
             ) from error
 
     def connect(self, address: tuple[str, int], host: str, timeout: float) -> ssl.SSLSocket:
-        """Make a connection to ``address``, which has proven to be ``host``. Reads the files anew: certificates expire.
+        """Connect to ``address``, which must prove to be ``host``.
+
+        Reads the files again each time, because certificates expire.
 
         Raises:
-            OSError: there is none; an `ssl.SSLError` if that is for its certificate or ours.
+            OSError: the connection failed; an `ssl.SSLError` if a certificate is the cause.
         """
         with ExitStack() as closing:
             plain = closing.enter_context(socket.create_connection(address, timeout))
@@ -95,12 +97,12 @@ class ZooKeeperTLS:
 
 @frozen(kw_only=True)
 class ZooKeeperAccess:
-    """How we are let in. With a login or a certificate of ours, whatever we create is ours alone.
+    """The credentials. With a login or a certificate, every node that this process creates belongs to it alone.
 
     Attributes:
-        login: ``user:password``, for ZooKeeper's scheme "digest"; None: we don't say who we are.
+        login: ``user:password``, for ZooKeeper's scheme "digest"; None: this process has no login.
         tls: None: the connection is not protected.
-        is_own_server: it is the embedded server, where whatever others may change is closed to them.
+        is_own_server: it is the embedded server, where nodes that others may change are closed to them.
     """
 
     login: Secret | None = field(default=None, converter=as_login)
@@ -109,12 +111,12 @@ class ZooKeeperAccess:
 
     @property
     def has_identity(self) -> bool:
-        """Whether the servers can tell us from others."""
+        """Whether the servers can distinguish this process from others."""
         return self.login is not None or (self.tls is not None and self.tls.cert_file is not None)
 
     @property
     def acl_bytes(self) -> int:
-        """How much the access control list of one node takes, at most."""
+        """The maximum size of the access control list of one node."""
         login = 64 + len(self.login.reveal().partition(":")[0].encode()) if self.login else 0
         return login + (CERTIFICATE_ACL_BYTES if self.tls is not None and self.tls.cert_file is not None else 0)
 

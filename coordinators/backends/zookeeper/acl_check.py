@@ -1,4 +1,4 @@
-"""Whether the nodes of a topology are guarded against everyone else, looked at before it is led."""
+"""The check of access control lists, before a topology is led: whether other users may change its nodes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ SHOWN = 5
 
 
 def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
-    """Return if nobody but us may change the nodes at ``paths``; warn where we have no identity to guard them with.
+    """Return if only this process's identity may change the nodes at ``paths``; if it has none, log a warning.
 
-    What is above the root may be open: a node that has children can't be removed, and nothing of ours is stored there.
-    At our own server nothing is open once `guard` has run.
+    Nodes above the root may be open: a node with children can't be removed, and no data are stored there. At the
+    embedded server no node is open after `guard` has run.
 
     Raises:
-        ConfigError: we have one, and some of the nodes that are there are open to anyone.
+        ConfigError: this process has an identity, and some of the existing nodes are open to anyone.
     """
     if session.access.is_own_server:
         return
     if not session.access.has_identity:
         log.warning(
-            "%s: whoever reaches ZooKeeper at %s can change or remove the topology's position; give `zookeeper_auth` "
-            "(TRIDENT_ZOOKEEPER_AUTH) or a certificate to close it, docs/how-to/zookeeper.md tells how",
+            "%s: anyone who can reach ZooKeeper at %s can change or remove the topology's position. To fix this: set "
+            "`zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH) or a certificate, see docs/how-to/zookeeper.md",
             session.who,
             session.hosts,
         )
@@ -37,15 +37,15 @@ def ensure_guarded(session: ZooKeeperSession, paths: TopologyPaths) -> None:
         found = ", ".join(f"{path} ({rights})" for path, rights in [*is_open.items()][:SHOWN])
         raise ConfigError(
             f"{session.who}: at ZooKeeper {session.hosts} anyone may change {len(is_open)} of its nodes: {found}. They "
-            f"were created without a login; stop everything that uses them, then in zkCli.sh, with the same login "
-            f"(`addauth digest …`), `setAcl -R {_topmost(is_open)} auth::cdrwa`"
+            f"were created without a login. To fix this: stop all processes that use them, then run in zkCli.sh, with "
+            f"the same login (`addauth digest …`): `setAcl -R {_topmost(is_open)} auth::cdrwa`"
         )
 
 
 def guard(session: ZooKeeperSession, paths: TopologyPaths) -> None:
-    """Close to others what they may change, as what was made when the embedded server had no login.
+    """Close nodes that others may change, such as those created when the embedded server had no login.
 
-    Called by whoever leads the topology, so that no earlier leader without a login is locked out while it runs.
+    Called by the leader of the topology, so that no earlier leader without a login is locked out while it runs.
     """
     session.retry_within_lease(lambda: session.close_to_others(*session.open_to_anyone(*_nodes(session, paths))))
 

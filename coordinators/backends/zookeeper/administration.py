@@ -1,4 +1,4 @@
-"""What an operator may ask about topologies and do to them, from outside the process that leads."""
+"""Operators' queries and changes of topologies, from outside the leading process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def list_topologies(*, hosts: str, root: str = "/trident", access: ZooKeeperAcce
 
     Raises:
         CoordinationLost: no server answers.
-        ConfigError: ``hosts`` is no connection string, or we are not let in.
+        ConfigError: ``hosts`` is no connection string, or access is denied.
     """
     with _session(hosts, access, f"topologies under {root}") as session:
         return session.retry_within_lease(lambda: _names(session, root))
@@ -47,11 +47,11 @@ def list_topologies(*, hosts: str, root: str = "/trident", access: ZooKeeperAcce
 def describe(
     topology: str, *, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS
 ) -> TopologyDescription:
-    """Return what is stored about ``topology``, also while it runs.
+    """Return the stored data of ``topology``, also while it runs.
 
     Raises:
-        ConfigError: there is no such topology; names those that there are.
-        MetadataError: something of it cannot be read.
+        ConfigError: there is no such topology; names the existing ones.
+        MetadataError: some of the data cannot be read.
         CoordinationLost: no server answers.
     """
     with located(topology=topology), _session(hosts, access, f"topology {topology!r}") as session:
@@ -61,13 +61,13 @@ def describe(
 def reset(
     topology: str, *, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS
 ) -> TopologyIdentity:
-    """Forget the record of ``topology``, so that its next start is the first of a new incarnation, which it returns.
+    """Delete the record of ``topology``, so that its next start begins a new incarnation; return its new identity.
 
-    The record need not be readable. The epoch's number stays, so tokens in sinks stay in order; its node is written, so
-    nothing that an earlier leader may still send can land.
+    The record need not be readable. The epoch's number stays, so tokens in sinks stay in order. Its node is written, so
+    late writes of an earlier leader are refused.
 
     Raises:
-        FencedError: somebody leads the topology.
+        FencedError: a process leads the topology.
         ConfigError: there is no such topology.
         MetadataError: its identity or epoch cannot be read.
         CoordinationLost: no server answers.
@@ -87,7 +87,7 @@ def reset(
             [node] = session.retry_within_lease(lambda: session.read(paths.leader))
             who = f"{parse(Leader, node.text, paths.leader)} leads it" if node else f"{conflict.path} has just changed"
             raise FencedError(
-                f"topology {topology!r} was not reset: {who}; stop it first, then try again"
+                f"topology {topology!r} was not reset: {who}. To fix this: stop it first, then try again"
             ) from conflict
         return after
 
@@ -95,7 +95,7 @@ def reset(
 def leave_wish(
     topology: str, wish: Wish, *, hosts: str, root: str = "/trident", access: ZooKeeperAccess = ANONYMOUS
 ) -> None:
-    """Leave ``wish`` for whoever leads ``topology``, now or next.
+    """Store ``wish`` for the current or next leader of ``topology``.
 
     Raises:
         ConfigError: there is no such topology.
@@ -115,7 +115,7 @@ def leave_wish(
 
         try:
             session.retry_within_lease(leave)
-        except Conflict as conflict:  # sent twice, and the first came through late
+        except Conflict as conflict:  # sent twice, and the first request was carried out late
             if conflict.path != paths.wish(wish.id):
                 raise
 
@@ -191,5 +191,5 @@ def _reset_steps(session: ZooKeeperSession, paths: TopologyPaths, after: Topolog
 
 
 def _still_absent(path: str) -> list[Step]:
-    """Refused where somebody has led meanwhile, however shortly, and made the node that was missing a moment ago."""
+    """Return steps that are refused if a process has led meanwhile, even briefly, and so created the missing node."""
     return [Create(path, b""), Remove(path, ANY_VERSION)]

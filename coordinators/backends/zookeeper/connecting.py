@@ -1,6 +1,7 @@
-"""What happens before there is a session: which servers are tried, what came of it, and what is kept out of logs.
+"""Connecting to ZooKeeper: which servers are tried, with which outcome, and which of kazoo's log lines are suppressed.
 
-kazoo tells nobody which timeout a server granted, nor why there is no connection, so its ``_connect`` is listened to.
+kazoo reports neither the session timeout that a server has granted, nor why there is no connection. So this module
+wraps kazoo's ``_connect``.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ ROUNDS_PER_SESSION = 6
 
 @frozen
 class Tries:
-    """What becomes of each try of a client to connect."""
+    """The outcomes of a client's tries to connect."""
 
     _servers: frozenset[tuple[str, int]]
     _outcomes: queue.SimpleQueue[tuple[tuple[str, int], float | Exception]] = field(factory=queue.SimpleQueue)
 
     @classmethod
     def of(cls, client: Any) -> Tries:
-        """Listen to this kazoo client, which has not been started yet."""
+        """Observe this kazoo client, which has not been started yet."""
         tries = cls(frozenset(client.hosts))
         connection = client._connection  # noqa: SLF001
         connect = connection._connect  # noqa: SLF001
@@ -37,10 +38,10 @@ class Tries:
             try:
                 read_milliseconds, connect_milliseconds = connect(host, ip, port)
             except Exception as error:
-                cause = error.__context__  # kazoo's own says next to nothing
+                cause = error.__context__  # kazoo's own error says next to nothing
                 tries._outcomes.put(((host, port), cause if isinstance(cause, Exception) else error))
                 raise
-            # kazoo has divided what was granted by the number of servers
+            # kazoo has divided the granted timeout by the number of servers
             tries._outcomes.put(((host, port), connect_milliseconds * len(client.hosts) / 1000))
             return read_milliseconds, connect_milliseconds
 
@@ -51,7 +52,7 @@ class Tries:
         """Return the session timeout, in seconds, that the first server to answer grants.
 
         Raises:
-            ConfigError: none can be reached, and with at least one it is for its certificate or ours.
+            ConfigError: no server can be reached, and for at least one of them a certificate is the cause.
             CoordinationLost: none has answered after ``patience`` seconds.
         """
         until = monotonic() + patience
@@ -70,17 +71,17 @@ class Tries:
 
 def _distrust(who: str, hosts: str, failed: dict[tuple[str, int], Exception]) -> ConfigError:
     return ConfigError(
-        f"{who}: no TLS with ZooKeeper at {hosts} ({_causes(failed)}); check that this is the servers' TLS port, that "
-        f"the authorities given vouch for their certificates, that these carry the names by which we address them, "
-        f"and that they take our certificate or ask for none"
+        f"{who}: no TLS with ZooKeeper at {hosts} ({_causes(failed)}). To fix this: check that this is the servers' "
+        f"TLS port, that the given authorities vouch for their certificates, that these contain the configured host "
+        f"names, and that the servers accept this process's certificate or require none"
     )
 
 
 def _silence(who: str, hosts: str, patience: float, failed: dict[tuple[str, int], Exception]) -> CoordinationLost:
     return CoordinationLost(
-        f"{who}: no ZooKeeper answered at {hosts} within {patience:g} s ({_causes(failed) or 'no answer'}); check "
-        f"that it runs, that the address is right and whether the port wants TLS, or leave `zookeeper` out of the "
-        f"configuration to use the embedded one"
+        f"{who}: no ZooKeeper answered at {hosts} within {patience:g} s ({_causes(failed) or 'no answer'}). To fix "
+        f"this: check that it runs, that the address is right and whether the port requires TLS, or leave `zookeeper` "
+        f"out of the configuration to use the embedded one"
     )
 
 
@@ -89,10 +90,10 @@ def _causes(failed: dict[tuple[str, int], Exception]) -> str:
 
 
 def ensure_resolvable(client: Any, who: str, hosts: str) -> None:
-    """Return if at least one host of a kazoo client has an address: of those that have none kazoo tells nobody.
+    """Return if at least one host of a kazoo client has an address: kazoo doesn't report hosts without one.
 
     Raises:
-        CoordinationLost: none has; says of each why.
+        CoordinationLost: none has; gives the reason for each.
     """
     failed: dict[str, OSError] = {}
     for host, port in client.hosts:
@@ -104,16 +105,16 @@ def ensure_resolvable(client: Any, who: str, hosts: str) -> None:
             return
     causes = "; ".join(f"{host}: {error.strerror}" for host, error in failed.items())
     raise CoordinationLost(
-        f"{who}: ZooKeeper at {hosts}: no such host ({causes}); correct the name, see to the name service, or leave "
-        f"`zookeeper` out of the configuration to use the embedded one"
+        f"{who}: ZooKeeper at {hosts}: no such host ({causes}). To fix this: correct the name or the name service, or "
+        f"leave `zookeeper` out of the configuration to use the embedded one"
     )
 
 
 def servers_of(hosts: str, session_timeout: float) -> str:
-    """Return the servers of ``hosts``, as often as it takes to try each for a second or a sixth of the session at most.
+    """Return the servers of ``hosts``, repeated so that each try takes at most a second or a sixth of the session.
 
-    kazoo divides the session by the number of servers to know how long each may take to answer. One that is just
-    starting may take a connection and never answer it (seen with 3.9.5); it would cost a leader its whole session.
+    kazoo divides the session timeout by the number of servers to limit the time for each. A server that is just
+    starting may accept a connection and never answer (seen with 3.9.5). It would cost a leader its whole session.
     """
     servers = hosts.partition("/")[0]
     times = min(ROUNDS_PER_SESSION, int(session_timeout)) // len(servers.split(","))
@@ -121,9 +122,9 @@ def servers_of(hosts: str, session_timeout: float) -> str:
 
 
 def quiet_kazoo() -> None:
-    """Keep out of logs what kazoo tells at DEBUG: every znode's content, and credentials.
+    """Suppress kazoo's DEBUG lines, which contain every znode's content, and credentials.
 
-    The level keeps it from making them at all; the filter holds where somebody sets another level afterwards.
+    The level prevents their creation; the filter still works if the user sets another level afterwards.
     """
     kazoo_log = logging.getLogger("kazoo")
     kazoo_log.setLevel(max(logging.INFO, kazoo_log.getEffectiveLevel()))

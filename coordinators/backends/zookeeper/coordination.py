@@ -24,8 +24,8 @@ class ZooKeeperCoordination:
     Attributes:
         hosts: ``"host:port,…/chroot"``.
         root: the node under which every topology has its own.
-        session_timeout: seconds after which the servers give up a silent leader.
-        access: how to be let in.
+        session_timeout: seconds after which the servers end the session of a silent leader.
+        access: credentials and TLS.
     """
 
     hosts: str
@@ -35,45 +35,42 @@ class ZooKeeperCoordination:
 
     @property
     def place(self) -> str:
-        """Where it is, for people."""
         return f"ZooKeeper {self.hosts}{self.root}"
 
     @property
     def is_in_memory(self) -> bool:
-        """False: servers outlive those who lead."""
+        """False: the servers outlive the leading process."""
         return False
 
     @property
     def state_dir(self) -> None:
-        """None: topologies keep their files in the directory for all of them."""
+        """None: topologies store their files in the directory that all topologies share."""
         return
 
     def ensure_answering(self, topology: str) -> None:
-        """Return if a server answers and lets us in, on behalf of ``topology``."""
         leadership.ensure_answering(topology, self.hosts, self.session_timeout, self.access)
 
     def lead(self, topology: str, address: str = "") -> RecordStore:
-        """Lead ``topology`` from now on, as `leadership.lead` does."""
+        """Lead ``topology`` from now on, see `leadership.lead`."""
         return leadership.lead(topology, address=address, session_timeout=self.session_timeout, **self._where)
 
     def stand_by(self, candidate: Candidate, take_over: Callable[[RecordStore], T]) -> T | None:
-        """Lead as soon as nobody else does, as `leadership.stand_by` does."""
+        """Lead as soon as no other process does, see `leadership.stand_by`."""
         return leadership.stand_by(candidate, take_over, session_timeout=self.session_timeout, **self._where)
 
     def topologies(self) -> list[str]:
-        """Return the names of all topologies that were ever started here, sorted."""
         return administration.list_topologies(**self._where)
 
     def describe(self, topology: str) -> TopologyDescription:
-        """Return what is stored about ``topology``, as `administration.describe` finds it."""
+        """Return the stored data of ``topology``, see `administration.describe`."""
         return administration.describe(topology, **self._where)
 
     def wish(self, topology: str, wish: Wish) -> None:
-        """Leave ``wish`` for whoever leads ``topology``, as `administration.leave_wish` does."""
+        """Store ``wish`` for the leader of ``topology``, see `administration.leave_wish`."""
         administration.leave_wish(topology, wish, **self._where)
 
     def reset(self, topology: str) -> TopologyIdentity:
-        """Begin a new incarnation of ``topology``, as `administration.reset` does."""
+        """Begin a new incarnation of ``topology``, see `administration.reset`."""
         return administration.reset(topology, **self._where)
 
     @property

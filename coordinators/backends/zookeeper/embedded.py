@@ -1,22 +1,19 @@
-"""A real ZooKeeper for whoever has none: one server process, from the jars that PySpark carries.
+"""The embedded ZooKeeper, for users without one: a server process, started from the jars that PySpark contains.
 
-Several processes may use one data directory at once. Who does what is decided by locks of the kernel (``flock``), which
-a process loses however it ends, so nothing has to be tidied up after a SIGKILL. Whoever can read these files can lock
-them, so the directory is closed to other users:
+Several processes may use one data directory at once. They coordinate by locks of the kernel (``flock``). The kernel
+releases the locks of a process however it ends, so nothing has to be cleaned up after a SIGKILL. Every process that can
+read these files can lock them, so the directory is closed to other users:
 
-    ============  ===============================  ==================================================================
-    file          held by                          means
-    ============  ===============================  ==================================================================
-    ``users``      every user, shared               exclusive: the last user is gone, the server is being stopped
-    ``starting``  a user that looks for the server one at a time may find or start one
-    ``data``      the server, which inherits it    no second server can start here: two would diverge
-    ``supervisor`` its supervisor                  somebody will stop the server when its last user is gone
-    ============  ===============================  ==================================================================
+- ``users``: each user holds a shared lock. If it is locked exclusively, the last user is gone and the server is being
+  stopped.
+- ``starting``: held by a user that looks for the server. One at a time may find or start one.
+- ``data``: held by the server, which inherits it. No second server can start on these data: the two would diverge.
+- ``supervisor``: held by the server's supervisor. It guarantees that the server is stopped after its last user.
 
-Anyone on the machine can connect to the server; who may change what is there is decided by the secret in ``login``.
+Every process on the machine can connect to the server; the secret in ``login`` decides which ones may change data.
 
-A server without supervisor (that one was killed) is stopped by the next user that comes, who starts another on the same
-port, so that sessions of those who were using it live on.
+If the supervisor was killed, the next new user stops the server and starts another on the same port. So the sessions of
+its current users continue.
 """
 
 from __future__ import annotations
@@ -49,8 +46,11 @@ LOCK_SECONDS_MAX = 45.0
 POLL_SECONDS = 0.05
 PORT_TRIES = 5
 PORTS = range(20_000, 32_000)
-"""Below those that the kernel gives to outgoing connections: one of them could take the port of a server that restarts,
-or, made by a client that looks for the server, even connect to itself."""
+"""Below the ports that the kernel assigns to outgoing connections.
+
+Such a connection could take the port of a restarting server. A client that looks for the server could even connect to
+itself.
+"""
 
 SHOWN_LOG_LINES_MAX = 15
 LOGIN_BYTES = 32
@@ -60,7 +60,7 @@ JARS = re.compile(
     r"audience-annotations|netty-(handler|common|buffer|transport|transport-native-unix-common|transport-classes-epoll)-4)"
     r".*\.jar"
 )
-"""What the server loads, which is less than all 280: it starts faster and takes less memory."""
+"""The jars that the server loads. They are fewer than all 280, so it starts faster and takes less memory."""
 
 JVM_OPTIONS = (
     "-Xms16m",
@@ -96,8 +96,8 @@ class EmbeddedZooKeeper:
     """A running server on this machine, reachable from this machine only.
 
     Attributes:
-        directory: where its data, its log and its locks are.
-        port: where it listens on 127.0.0.1.
+        directory: contains its data, its log and its locks.
+        port: on which it listens, at 127.0.0.1.
         pid: of the server itself.
     """
 
@@ -112,19 +112,19 @@ class EmbeddedZooKeeper:
 
     @property
     def access(self) -> ZooKeeperAccess:
-        """How to be let in, by the login that all who may read ``directory`` share."""
+        """The login, which every process that may read ``directory`` shares."""
         return ZooKeeperAccess(login=(self.directory / "login").read_text(), is_own_server=True)
 
     @classmethod
     @contextmanager
     def running(cls, directory: Path, *, stay: bool = False) -> Iterator[EmbeddedZooKeeper]:
-        """Give a server on the data in ``directory``: the one that runs there, or a new one.
+        """Yield a server on the data in ``directory``: the one that runs there, or a new one.
 
-        It runs for as long as any process is inside such a context, however those processes end.
+        It runs as long as any process is inside such a context, however those processes end.
 
         Args:
-            directory: made if it does not exist, and closed to other users.
-            stay: let the server run on afterwards, until the file ``stay`` in ``directory`` is removed.
+            directory: created if it does not exist, and closed to other users.
+            stay: let the server run afterwards, until the file ``stay`` in ``directory`` is removed.
 
         Raises:
             ConfigError: no Java, no PySpark with the server's jars, or ``directory`` can't be written.
@@ -143,7 +143,7 @@ class EmbeddedZooKeeper:
 
 
 def _find(directory: Path) -> EmbeddedZooKeeper | None:
-    """Return the server that has the data, once it answers; None if there is none, or it had to be stopped."""
+    """Return the server that holds the data, once it answers; None if no server does, or it had to be stopped."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
         with _opened(directory / "data") as data, _opened(directory / "supervisor") as alive:
@@ -159,14 +159,14 @@ def _find(directory: Path) -> EmbeddedZooKeeper | None:
         time.sleep(POLL_SECONDS)
     raise _failure(
         directory,
-        f"has its data locked but doesn't answer within {START_SECONDS_MAX:g} s; `fuser -v {directory / 'data'}` tells "
+        f"has its data locked but doesn't answer within {START_SECONDS_MAX:g} s; `fuser -v {directory / 'data'}` shows "
         "its pid",
     )
 
 
 def _start(directory: Path) -> EmbeddedZooKeeper:
     java, jars = find_java(), find_jars()
-    port = _number_in(directory / "port")  # those who still have sessions there look for it there
+    port = _number_in(directory / "port")  # users with open sessions look for the server at this port
     for _ in range(PORT_TRIES):
         port = port or secrets.choice(PORTS)
         _launch(directory, port, java, jars)
@@ -180,7 +180,7 @@ def _start(directory: Path) -> EmbeddedZooKeeper:
 
 
 def _launch(directory: Path, port: int, java: str, jars: list[str]) -> None:
-    """Start a supervisor and its server in a session of their own, neither of them a child of ours."""
+    """Start a supervisor and its server in a new session, neither of them a child of this process."""
     config = directory / "zoo.cfg"
     config.write_text(CONFIG.format(data=_java_escaped(directory / "server"), port=port), encoding="ascii")
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"  # the standalone main never purges old logs
@@ -205,7 +205,7 @@ def _launch(directory: Path, port: int, java: str, jars: list[str]) -> None:
 
 
 def _answers(directory: Path, port: int) -> bool:
-    """Tell whether the server at ``port`` serves the data in ``directory``: it might be somebody else's."""
+    """Return true if the server at ``port`` serves the data in ``directory``: it might be another server."""
     reply = b""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
@@ -218,11 +218,9 @@ def _answers(directory: Path, port: int) -> bool:
 
 
 def find_jars() -> list[str]:
-    """Return the jars that the server needs, out of those that PySpark or SPARK_HOME has.
+    """Return the jars that the server needs, from PySpark or SPARK_HOME.
 
-    PySpark itself is not imported.
-
-    Under ``spark-submit``, PySpark is in a zip, which has none.
+    PySpark itself is not imported. Under ``spark-submit``, PySpark is in a zip, which contains no jars.
 
     Raises:
         ConfigError: they are not there.
@@ -253,21 +251,21 @@ def _made(directory: Path) -> Path:
         (directory / "users").touch()
     except OSError as error:
         raise ConfigError(
-            f"the embedded ZooKeeper can't keep its data in {directory} ({error.strerror}: {error.filename}); make it "
-            f"yours and writable, or choose another place (`state_dir=`)"
+            f"the embedded ZooKeeper can't keep its data in {directory} ({error.strerror}: {error.filename}). To "
+            f"fix this: make it writable for this user, or choose another directory (`state_dir=`)"
         ) from error
     return directory.resolve()
 
 
 def _ensure_login(directory: Path) -> None:
-    """Make the secret, once; called by one process at a time."""
+    """Create the secret, once; called by one process at a time."""
     if (directory / "login").exists():
         return
     temporary = directory / "login.new"
     with _opened(temporary) as login:
         os.truncate(login, 0)
         os.write(login, f"trident:{secrets.token_hex(LOGIN_BYTES)}".encode())
-        os.fsync(login)  # what is made under a login that is lost can't be changed any more
+        os.fsync(login)  # if the login were lost, nodes that were created under it couldn't be changed any more
     temporary.replace(directory / "login")
 
 
@@ -293,8 +291,8 @@ def _await_lock(descriptor: int, kind: int, path: Path) -> None:
     while not _try_lock(descriptor, kind):
         if time.monotonic() >= deadline:
             raise CoordinationLost(
-                f"waited {LOCK_SECONDS_MAX:g} s in vain for {path}, by which the processes that use one embedded "
-                f"ZooKeeper agree; `fuser -v {path}` tells who has it"
+                f"waited {LOCK_SECONDS_MAX:g} s in vain for a lock on {path}, which coordinates the processes that use "
+                f"one embedded ZooKeeper; `fuser -v {path}` shows the process that holds it"
             )
         time.sleep(POLL_SECONDS)
 

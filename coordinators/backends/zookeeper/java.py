@@ -1,4 +1,4 @@
-"""The Java runtime that ZooKeeper and Spark run on: which there is, and whether it will do."""
+"""The search for the Java runtime that ZooKeeper and Spark need, and the check of its version."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from attrs import frozen
 from coordinators.values.errors import ConfigError
 
 JAVA_MIN = 17
-"""What Spark 4 needs."""
+"""The version that Spark 4 needs."""
 
 ANSWER_SECONDS_MAX = 60.0
 
 
 @frozen(kw_only=True)
 class Java:
-    """What was found where a Java runtime should be.
+    """The result of a search for a Java runtime.
 
     Attributes:
-        path: of the runtime; None if there is none.
-        found: what it says of itself, or what is missing.
-        remedy: what to do about it; empty if it will do.
+        path: of the runtime; None if it is missing.
+        found: the version that it reports, or a description of the missing part.
+        remedy: how to fix it; empty if the runtime can be used.
     """
 
     path: str | None
@@ -55,7 +55,7 @@ def find_java() -> str:
     """Return the path of the Java runtime that ZooKeeper and Spark will use.
 
     Raises:
-        ConfigError: there is none, or it is too old; says how to get one.
+        ConfigError: no runtime was found, or it is too old; says how to get one.
     """
     java = look_for_java()
     if java.path is None or java.remedy:
@@ -68,7 +68,7 @@ def find_java() -> str:
 
 
 def _version(path: str) -> str:
-    """Return what a runtime says of its version, on whatever stream; why not, if it can't be run."""
+    """Return the version text of a runtime, from either output stream; if it can't be run, the reason."""
     try:
         done = subprocess.run(  # noqa: S603 - Java, as this user's environment names it
             [path, "-version"],

@@ -1,8 +1,8 @@
-"""Leading a topology: the road to an epoch, and the record that only its holder can write.
+"""Leading a topology: how a process claims an epoch, and with it the right to write the record.
 
-Leading takes two things at once, in one atomic step: the ephemeral ``leader`` node, which keeps two drivers from
-fighting and says whom to wait for, and the next number in the ``epoch`` node. Only the second is a proof: every write
-checks the version of the epoch's node, so nothing an earlier leader sends can land any more, however late it arrives.
+A leader takes two things in one atomic step: the ephemeral ``leader`` node, and the next number in the ``epoch`` node.
+The first keeps two drivers from competing and names the process to wait for. Only the second is a proof: every write
+checks the version of the epoch's node. So late writes of an earlier leader are always refused.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ def lead(
 
     Args:
         topology: its name.
-        hosts: ``"host:port,…/chroot"``; a chroot that does not exist is made.
+        hosts: ``"host:port,…/chroot"``; a chroot that does not exist is created.
         root: the node under which every topology has its own.
-        session_timeout: seconds after which the servers give up a silent leader.
-        wait: seconds for an earlier leader to give up; None: ``session_timeout`` and 5 more, when a killed one is gone.
-        access: how to be let in.
-        address: the URL at which this process answers requests; stored in the leader's node.
+        session_timeout: seconds after which the servers end the session of a silent leader.
+        wait: seconds for an earlier leader to end; None: ``session_timeout`` and 5 more, after which a killed one is
+            gone.
+        access: credentials and TLS.
+        address: the URL of this process's HTTP server; stored in the leader's node.
 
     Raises:
-        FencedError: another process leads, and went on leading.
+        FencedError: another process leads, and did not end.
         CoordinationLost: no server answers.
-        ConfigError: ``hosts`` is no connection string, we are not let in, or anyone may change what should be ours.
-        MetadataError: what is stored about the topology cannot be read.
+        ConfigError: ``hosts`` is no connection string, access is denied, or anyone may change nodes of the topology.
+        MetadataError: the topology's stored data cannot be read.
     """
     patience = session_timeout + WAIT_BEYOND_SESSION_SECONDS if wait is None else wait
     who = f"topology {topology!r}"
@@ -75,7 +76,7 @@ def lead(
 
 
 def ensure_answering(topology: str, hosts: str, session_timeout: float, access: ZooKeeperAccess) -> None:
-    """Return if a server of ``hosts`` answers and lets us in: asked before anything that takes long.
+    """Return if a server of ``hosts`` answers and grants access; called before long operations.
 
     Raises:
         CoordinationLost: none answers.
@@ -97,11 +98,11 @@ def stand_by(
     session_timeout: float = 10.0,
     access: ZooKeeperAccess = ANONYMOUS,
 ) -> T | None:
-    """Lead as soon as nobody else does, however long that takes; None if ``candidate`` was withdrawn before.
+    """Lead as soon as no other process does, without time limit; return None if ``candidate`` was withdrawn before.
 
-    A standby has nothing to lose: when ZooKeeper is out of reach for a while, it goes on waiting in a new session.
-    So it does when it was elected and loses its leadership again before ``take_over`` has returned, which is then
-    called again with another store; it closes the one it was given. What it returns is returned.
+    If ZooKeeper can't be reached for a while, a standby loses nothing: it continues to wait in a new session. It does
+    the same if it was elected and loses its leadership before ``take_over`` has returned. Then ``take_over`` is called
+    again with another store; it closes the first one. Its result is returned.
 
     Raises:
         CoordinationLost: no server answered the first time.
@@ -138,7 +139,7 @@ def _elected(candidate: Candidate, session: ZooKeeperSession, root: str) -> ZooK
         claim, version = _take_over(session, paths, candidate)
         if session.access.is_own_server:
             guard(session, paths)
-        # Read only now: whoever resets a topology can do so until somebody leads it.
+        # Read only now: an operator can reset a topology until a process leads it.
         identity = session.retry_within_lease(lambda: _existing_identity(session, paths, topology))
         [claimed] = session.retry_within_lease(lambda: session.read(paths.epoch))
     except BaseException:
@@ -156,7 +157,7 @@ def _elected(candidate: Candidate, session: ZooKeeperSession, root: str) -> ZooK
 
 
 def read_identity(session: ZooKeeperSession, paths: TopologyPaths, topology: str) -> TopologyIdentity | None:
-    """Return who the topology of this name is; None if it was never started."""
+    """Return the identity of the topology of this name; None if it was never started."""
     [node] = session.read(paths.identity)
     if node is None:
         return None
@@ -175,7 +176,7 @@ def _ensure_identity(session: ZooKeeperSession, paths: TopologyPaths) -> None:
     try:
         session.commit([Create(paths.identity, to_bytes(StoredIdentity(str(uuid4()), 1)))])
     except Conflict:
-        log.debug("%s was created by somebody else at the same moment", paths.identity)
+        log.debug("%s was created by another process at the same moment", paths.identity)
 
 
 def _existing_identity(session: ZooKeeperSession, paths: TopologyPaths, topology: str) -> TopologyIdentity:
@@ -188,12 +189,12 @@ def _existing_identity(session: ZooKeeperSession, paths: TopologyPaths, topology
 def _identity_is_gone(paths: TopologyPaths) -> MetadataError:
     return MetadataError(
         f"{paths.identity} is gone, although the topology was led before; without it the topology's states can't be "
-        f"told from those of another. Restore it from a backup, or give the topology a new name"
+        f"distinguished from those of another. To fix this: restore it from a backup, or give the topology a new name"
     )
 
 
 def _take_over(session: ZooKeeperSession, paths: TopologyPaths, candidate: Candidate) -> tuple[EpochClaim, int]:
-    """Our claim of the epoch and the version of its node, once no earlier leader is there any more."""
+    """Return the new epoch claim and the version of its node, once no earlier leader is left."""
     leader = Leader(address=candidate.address)
     owner = str(uuid4())
     while True:
@@ -201,12 +202,12 @@ def _take_over(session: ZooKeeperSession, paths: TopologyPaths, candidate: Candi
         if claimed is not None:
             return claimed
         look(candidate, session, paths.leader)
-        # Not only until it has ended, so that a session which waits for days is known to be alive.
+        # Wait with a limit, so that a session which waits for days regularly proves that it lives.
         candidate.wait(session.seconds / ROUNDS_PER_SESSION)
 
 
 def look(candidate: Candidate, session: ZooKeeperSession, path: str) -> None:
-    """Have ``candidate`` see who leads, and be woken when that changes."""
+    """Show ``candidate`` the current leader, and wake it when the leader changes."""
     node = session.retry_within_lease(lambda: session.watch(path, candidate.wake))
     if node is None:  # it was there a moment ago
         candidate.wake()
@@ -217,7 +218,7 @@ def look(candidate: Candidate, session: ZooKeeperSession, path: str) -> None:
 def _claim(
     session: ZooKeeperSession, paths: TopologyPaths, leader: Leader, owner: str
 ) -> tuple[EpochClaim, int] | None:
-    """Become the leader and take the next epoch, in one step; None if somebody leads."""
+    """Become the leader and take the next epoch, in one step; return None if another process leads."""
     [node] = session.read(paths.epoch)
     last = parse(EpochClaim, node.text, paths.epoch) if node else None
     if node and last and last.owner == owner:  # an earlier try came through, its answer was lost

@@ -1,4 +1,4 @@
-"""The record of one topology on a real server: how it is read, and how the one who leads replaces it."""
+"""The record of one topology on a ZooKeeper server: how it is read, and how the leader replaces it."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class StoredRecord:
 
 @frozen
 class RecordRequests:
-    """What to send so that a record is replaced.
+    """The requests that replace a record.
 
     Attributes:
-        ahead: blobs that may be stored before, in any order, as often as you like.
-        last: replaces the record; fails if one of those blobs is not there.
+        ahead: blobs that may be stored before, in any order, any number of times.
+        last: replaces the record; fails if one of those blobs is missing.
     """
 
     ahead: Sequence[Sequence[Create]]
@@ -63,16 +63,16 @@ def requests_for(
     carried_out: Sequence[str] = (),
     bytes_max: int = REQUEST_BYTES_MAX,
 ) -> RecordRequests:
-    """Return the requests by which ``after`` replaces ``before``; None: there is no record yet.
+    """Return the requests that replace ``before`` by ``after``; None: there is no record yet.
 
     Args:
         paths: the topology's nodes.
-        fence: what holds while nobody else leads; the first step of ``last``.
+        fence: true as long as no other process leads; the first step of ``last``.
         before: the record as it is stored.
-        after: what is to be stored.
-        acl_bytes: the size of the access control lists that a new node gets.
-        carried_out: the wishes of which ``after`` has the outcomes, and ``before`` hasn't; they go with it.
-        bytes_max: what the server takes in one request.
+        after: the record to store.
+        acl_bytes: the size of the access control lists of a new node.
+        carried_out: the wishes with outcomes that are new in ``after``; they are removed in the same write.
+        bytes_max: the largest request that the server accepts.
     """
     named: Mapping[str, str] = before.encoded.blobs if before else {}
     head = after.head.encode()
@@ -102,14 +102,14 @@ def _filled(steps: Sequence[Create], room: int, acl_bytes: int) -> Iterator[list
     yield filled
 
 
-JUDGE_SECONDS = 4.0  # for whoever has lost its session to see why; cut off, it ends without knowing
+JUDGE_SECONDS = 4.0  # for finding out why the session was lost; after that, the cause stays unknown
 READ_TRIES = 50
 ORPHANS_MAX = 2000
-"""Blobs removed at a takeover, at most: what fits into one request."""
+"""The most blobs that a takeover removes: as many as fit into one request."""
 
 
 def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None:
-    """Return the record of a topology, also while its leader goes on writing; None if it has none.
+    """Return the record of a topology, also while its leader continues to write; None if it has none.
 
     Raises:
         MetadataError: it cannot be read.
@@ -128,13 +128,13 @@ def load(session: ZooKeeperSession, paths: TopologyPaths) -> StoredRecord | None
             if head and not missing_blobs(head.text, blobs, where=where):
                 return _stored(head, blobs, where)
         if newest == before:  # its blobs were looked for after it was written, and before it was replaced
-            return _stored(newest, blobs, where)  # which names what is missing or damaged
+            return _stored(newest, blobs, where)  # raises an error that names the missing or damaged blobs
         before, asked = newest, missing_blobs(newest.text, blobs, where=where)
     raise Unanswered(f"{paths.record} was written again each time it was read")
 
 
 def wishes_of(session: ZooKeeperSession, paths: TopologyPaths, ids: Sequence[str]) -> list[Wish]:
-    """Return the wishes of these ``ids``, in the order in which they came; without those that are gone."""
+    """Return the wishes with these ``ids`` that still exist, in order of creation."""
     nodes = session.read(*map(paths.wish, ids)) if ids else []
     found = sorted((node.created, wish, node.text) for wish, node in zip(ids, nodes, strict=True) if node)
     return [Wish.parse(wish, text) for _, wish, text in found]
@@ -147,12 +147,13 @@ def _stored(head: Znode, blobs: Mapping[str, str], where: str) -> StoredRecord:
 
 @define(eq=False)
 class ZooKeeperRecordStore:
-    """One leadership over the record of one topology: `coordinators.record.store.RecordStore` on a real server.
+    """One leadership over the record of one topology: `coordinators.record.store.RecordStore` on a ZooKeeper server.
 
-    `lead` makes one. Used by one thread, except `ensure_leading`. A `CoordinationLost` of any other method is final.
+    Create it with `lead`. Used by one thread, except `ensure_leading`. A `CoordinationLost` of any other method is
+    final.
 
     Attributes:
-        claimed_at: when the servers took the claim, by their clock, in milliseconds since 1970.
+        claimed_at: when the servers stored the claim, by their clock, in milliseconds since 1970.
     """
 
     identity: TopologyIdentity
@@ -167,7 +168,6 @@ class ZooKeeperRecordStore:
     _fenced: str | None = field(default=None, init=False)
 
     def read(self) -> CoordinatorRecord | None:
-        """Return the record as it is now; None if the topology has none yet."""
         self._stored = self._session.retry_within_lease(lambda: load(self._session, self._paths))
         if not self._has_read:
             self._remove_orphans()
@@ -175,9 +175,10 @@ class ZooKeeperRecordStore:
         return None if self._stored is None else self._stored.record
 
     def write(self, record: CoordinatorRecord) -> None:
-        """Replace the record, if we still lead: one round, and a look at what is stored where its answer was lost.
+        """Replace the record: one round. If its answer is lost, read the stored record before sending again.
 
-        A record with more new blobs than fit into one request takes a few rounds more, and is replaced by the last.
+        A record with more new blobs than fit into one request takes a few rounds more; the last round replaces the
+        record.
         """
         self._ensure_not_fenced()
         if not self._has_read:
@@ -194,20 +195,17 @@ class ZooKeeperRecordStore:
         self._stored = StoredRecord(record, encoded, version)
 
     def wishes(self, changed: Callable[[object], None]) -> Sequence[Wish]:
-        """Return what operators have wished and nobody carried out, in the order in which it came.
-
-        Watched from now on.
-        """
+        """Return the operators' wishes that were not carried out yet, in order of creation, and watch for new ones."""
         session, paths = self._session, self._paths
 
         def read() -> list[Wish]:
             return wishes_of(session, paths, session.watch_children(paths.wishes, changed))
 
-        told = self._told  # a server that lags may still show what went with our last write
+        told = self._told  # a server that lags may still show wishes that the last write has removed
         return [wish for wish in session.retry_within_lease(read) if wish.id not in told]
 
     def _carried_out(self, record: CoordinatorRecord) -> list[str]:
-        """Return the wishes whose outcomes ``record`` adds to those that are stored."""
+        """Return the wishes with outcomes in ``record`` that are not stored yet."""
         if self._stored is not None and record.outcomes == self._stored.record.outcomes:
             return []
         told = self._told
@@ -215,11 +213,11 @@ class ZooKeeperRecordStore:
 
     @property
     def _told(self) -> set[str]:
-        """The wishes whose outcomes are stored."""
+        """The wishes with stored outcomes."""
         return {outcome.wish for outcome in self._stored.record.outcomes} if self._stored else set()
 
     def _store_ahead(self, creates: Sequence[Create]) -> None:
-        """Store blobs that no head names yet. Their names tell their content: what is there already is the same."""
+        """Store blobs that no head names yet. A blob's name determines its content, so an existing one is the same."""
 
         def store_missing() -> None:
             nodes = self._session.read(*(step.path for step in creates))
@@ -248,20 +246,20 @@ class ZooKeeperRecordStore:
         try:
             self._session.retry_within_lease(write_once)
         except Conflict as conflict:
-            # Sent twice, the first may have come through late, after we had looked for it in vain.
+            # Sent twice; the first request may have been carried out after the check didn't find its result.
             if conflict.path != self._paths.epoch and self._session.retry_within_lease(lambda: self._holds(encoded)):
                 return
             blobs = {self._paths.blob(name): text for name, text in encoded.blobs.items()}
             if conflict.path not in blobs:
                 raise self._fence(conflict) from conflict
             kept = Check(conflict.path, ANY_VERSION)
-            if kept in steps:  # it was there, and what was to remove it as an orphan came late
+            if kept in steps:  # it was there, and a late request has removed it as an orphan
                 self._store_ahead([Create(conflict.path, blobs[conflict.path].encode())])
-            # Else an earlier write that did not come to its end has left this very blob.
+            # Otherwise an earlier write that did not finish has left this blob.
             self._replace(encoded, [kept if step.path == conflict.path else step for step in steps])
 
     def _remove_orphans(self) -> None:
-        """Remove blobs that no head names: a write that did not come to its end has left them."""
+        """Remove blobs that no head names: a write that did not finish has left them."""
         if self._stored is None:
             return
         paths, named = self._paths, self._stored.encoded.blobs
@@ -280,7 +278,7 @@ class ZooKeeperRecordStore:
             log.info("%s: %d blobs that no record names stay for now: %s", self._session.who, len(orphans), conflict)
 
     def heartbeat(self) -> None:
-        """Prove that the session lives and the epoch is ours, if the last proof is a sixth of the session old."""
+        """Prove that the session and the epoch are valid, if the last proof is older than a sixth of the session."""
         self._ensure_not_fenced()
         if not self._session.is_round_due():
             return
@@ -289,18 +287,18 @@ class ZooKeeperRecordStore:
             raise self._fence(Conflict(self._paths.epoch, "its version is another"))
 
     def ensure_leading(self) -> None:
-        """Return if no other leader can exist at this moment by our own clock; no I/O, any thread may ask.
+        """Return if, by the local clock, no other leader can exist at this moment; no I/O, any thread may call it.
 
         Raises:
             FencedError: another leadership exists.
-            CoordinationLost: we can't tell. Final only if the next `heartbeat` or `write` raises, too: an answer that
-                comes late still proves that nobody else led meanwhile.
+            CoordinationLost: unknown. Final only if the next `heartbeat` or `write` raises, too: a late answer still
+                proves that no other process led meanwhile.
         """
         self._ensure_not_fenced()
         self._session.ensure_alive()
 
     def explain_loss(self, lost: CoordinationLost) -> TridentError:
-        """Find out why we don't lead any more, now that the session is lost, from a new one, if there can be one."""
+        """Return why this leadership ended, using a new session if one can be opened; otherwise ``lost``."""
         try:
             session = self._session.another(JUDGE_SECONDS)
         except TridentError:
@@ -339,7 +337,9 @@ class ZooKeeperRecordStore:
         [node] = self._session.retry_within_lease(lambda: self._session.read(self._paths.epoch))
         if node is not None and node.version != self._epoch_version:
             return self._fenced_by(node)
-        return self._over(f"{conflict.path} was changed from outside ({conflict.reason}), which only its leader may")
+        return self._over(
+            f"{conflict.path} was changed from outside ({conflict.reason}); only its leader may change it"
+        )
 
     def _fenced_by(self, claim: Znode) -> FencedError:
         return self._over(f"{parse(EpochClaim, claim.text, self._paths.epoch)} claimed the topology")

@@ -1,15 +1,16 @@
-"""The one door to ZooKeeper: sessions that admit what they don't know, and never outlive what they can promise.
+"""Sessions with ZooKeeper: the only module that talks to the servers. A session never claims more than it knows.
 
-kazoo and tenacity are imported here and nowhere else. kazoo leaves five things to its users; each has one place here:
+Only this module imports kazoo and tenacity. `ZooKeeperSession` is one session, and `Lease` tells how long it is surely
+alive. The library kazoo leaves five problems to its users; each is solved in one place here:
 
 - A failed transaction returns its errors instead of raising them: `ZooKeeperSession.commit` raises.
-- A request without an answer may have been carried out or not: `Unanswered`, and every user of `retry_within_lease`
-  looks before it sends again.
-- Requests made while disconnected are queued and sent whenever the network heals: nothing is sent then, and what slips
-  through carries the epoch's and the record's versions.
-- A client cut off from the servers never learns that its session expired: `ZooKeeperSession.ensure_alive` goes by our
-  own clock, two thirds of the session after the last answered request was sent.
-- An expired session is silently replaced by a new one: here its end is final, and the topology is started again.
+- A request without an answer may have been carried out or not: `Unanswered`. Every user of `retry_within_lease` reads
+  the state before it sends the request again.
+- Requests made while disconnected are queued, and sent whenever the network recovers. Here no request is sent while
+  disconnected; one that is sent late anyway carries the versions of the epoch and the record.
+- A client without connection never learns that its session expired. The check `ZooKeeperSession.ensure_alive` uses
+  the local clock: two thirds of the session after the last answered request was sent.
+- An expired session is silently replaced by a new one. Here its end is final, and the topology is started again.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ LEASE_OF_SESSION = 2 / 3
 
 @define
 class Lease:
-    """Runs from when the last request that was answered was sent; all moments are of one monotonic clock, in seconds.
+    """A lease that begins when the last answered request was sent. All moments are of one monotonic clock, in seconds.
 
     Attributes:
-        seconds: how long the session lives on the servers without a word from us.
-        answered: when the last request that was answered was sent.
+        seconds: how long the session lives on the servers without a request.
+        answered: when the last answered request was sent.
     """
 
     seconds: float
@@ -79,15 +80,15 @@ class Lease:
         return self.answered + self.seconds * LEASE_OF_SESSION
 
     def silence(self, now: float) -> float:
-        """Return for how long nothing was answered."""
+        """Return how long no request was answered."""
         return now - self.answered
 
     def patience(self, now: float) -> float:
-        """Return for how long to wait for an answer: until the lease ends, but at least for one round."""
+        """Return how long to wait for an answer: until the lease ends, but at least for one round."""
         return max(self.ends_at - now, self.seconds / ROUNDS_PER_SESSION)
 
     def is_round_due(self, now: float) -> bool:
-        """Tell whether a round should be sent, so that the lease doesn't end while nothing is written."""
+        """Return true if a round should be sent, so that the lease doesn't end while nothing is written."""
         return self.silence(now) >= self.seconds / ROUNDS_PER_SESSION
 
 
@@ -98,11 +99,11 @@ CLOSE_SECONDS_MAX = 3.0
 
 
 RIGHTS = {"c": Permissions.CREATE, "d": Permissions.DELETE, "w": Permissions.WRITE, "a": Permissions.ADMIN}
-"""By which a node or what is below it can be changed, and ZooKeeper's letters for them."""
+"""The rights to change a node or its children, with ZooKeeper's letters for them."""
 
 
 class Unanswered(Exception):
-    """The connection failed before the answer came: the request may have been carried out, may yet be, or never."""
+    """The connection failed before the answer arrived: the request was carried out, will be later, or never."""
 
 
 class Conflict(Exception):
@@ -120,23 +121,23 @@ UNANSWERED_RETRY = Retrying(
     stop=stop_after_delay(10),
     reraise=True,
 )
-"""`ZooKeeperSession.retry_within_lease` stops it with the lease instead."""
+"""The retry of unanswered requests; `ZooKeeperSession.retry_within_lease` stops it with the lease instead."""
 
 RECONNECT_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 0.5}
-"""Unlimited, because the bound is the lease: whoever waits for the connection stops waiting then."""
+"""Unlimited, because the lease is the limit: a thread that waits for the connection stops waiting then."""
 
 
-# large: one door to one session: all requests share its lease, its end and its errors
+# large: one session: all requests share its lease, its end and its errors
 @define(eq=False)
 class ZooKeeperSession:
     """One session with the servers, from `connect` to its end; never renewed under another id.
 
-    Used by one thread, inside `retry_within_lease`, which bounds every wait; `ensure_alive` may be asked by any thread.
+    Used by one thread, inside `retry_within_lease`, which limits every wait. Any thread may call `ensure_alive`.
 
     Attributes:
-        who: on whose behalf, for messages: "topology 'wordcount'".
+        who: the user of the session, for messages: "topology 'wordcount'".
         hosts: the servers as the user named them.
-        access: as whom we came, and how.
+        access: credentials and TLS.
     """
 
     who: str
@@ -160,13 +161,13 @@ class ZooKeeperSession:
         access: ZooKeeperAccess = ANONYMOUS,
         patience: float | None = None,
     ) -> ZooKeeperSession:
-        """Make a session at ``hosts`` (``"host:port,…/chroot"``), within ``patience`` seconds.
+        """Open a session at ``hosts`` (``"host:port,…/chroot"``), within ``patience`` seconds.
 
         None: ``session_timeout`` seconds, but at least 5.
 
         Raises:
-            ConfigError: ``hosts`` is no connection string, or a server could not prove to be who it should be.
-            CoordinationLost: no server answered, or no host has an address; that is said at once.
+            ConfigError: ``hosts`` is no connection string, or a server could not prove its identity.
+            CoordinationLost: no server answered; or no host has an address, which is raised at once.
         """
         quiet_kazoo()
         client = _client(hosts, session_timeout, access)
@@ -178,7 +179,7 @@ class ZooKeeperSession:
         try:
             seconds = tries.granted(who, hosts, patience or max(session_timeout, CONNECT_SECONDS_MIN))
         except BaseException:
-            session._begin_to_close()  # there is no session yet that anybody would wait for
+            session._begin_to_close()  # without a session, no caller waits for its end
             raise
         if seconds != session_timeout:
             log.info("%s: asked for a session of %g s, was granted %g s", who, session_timeout, seconds)
@@ -191,7 +192,7 @@ class ZooKeeperSession:
         return self._lease.seconds
 
     def another(self, patience: float) -> ZooKeeperSession:
-        """Make a new session with the same servers, within ``patience`` seconds.
+        """Open a new session with the same servers, within ``patience`` seconds.
 
         Raises:
             CoordinationLost: none of them answers.
@@ -202,19 +203,18 @@ class ZooKeeperSession:
 
     @property
     def chroot(self) -> str:
-        """The path under which everything of ours is; kazoo's own chroot can't create itself."""
+        """The path above all nodes of this project; kazoo's own chroot can't create itself."""
         path = self.hosts.partition("/")[2].strip("/")
         return f"/{path}" if path else ""
 
     def retry_within_lease(self, operation: Callable[[], T]) -> T:
-        """Return what ``operation`` returns.
+        """Return the result of ``operation``.
 
-        It is begun again when the connection fails it, until our lease has run out.
-
-        It may find done what it was about to do, so it looks before it writes.
+        It is called again when the connection fails, until the lease has ended. An earlier call may have been carried
+        out already, so it must read before it writes.
 
         Raises:
-            CoordinationLost: no answer in time. The session is given up with it.
+            CoordinationLost: no answer in time. The session is closed then.
         """
         now = monotonic()
         patience = self._lease.patience(now)
@@ -223,11 +223,11 @@ class ZooKeeperSession:
             return UNANSWERED_RETRY.copy(stop=stop_after_delay(patience))(operation)
         except Unanswered as error:
             self._ended = f"{self.who}: ZooKeeper at {self.hosts} has not answered for {self._silence:.1f} s ({error})"
-            self._begin_to_close()  # or it would live on, and hold its nodes, as soon as the servers are back
+            self._begin_to_close()  # or the session would continue, and hold its nodes, when the servers are back
             raise self._lost() from error
 
     def read(self, *paths: str) -> list[Znode | None]:
-        """Return what these nodes hold now, None where there is none; one round."""
+        """Return the current contents of these nodes, None for a missing node; one round."""
         client = self._client
         asked = [(path, lambda path=path: client.get_async(path)) for path in paths]
         answers = self._round((paths[0], lambda: client.sync_async(paths[0])), *asked)
@@ -246,7 +246,7 @@ class ZooKeeperSession:
         return sorted(self._round((path, sync), (path, ask))[1] or [])
 
     def open_to_anyone(self, *paths: str) -> dict[str, str]:
-        """Find those of these nodes that anyone at all may change, each with the rights that all have, of ``cdwa``."""
+        """Return the nodes that anyone at all may change, each with the rights that everyone has, of ``cdwa``."""
         client = self._client
         asked = [(path, lambda path=path: client.get_acls_async(path)) for path in paths]
         answers = self._round((paths[0], lambda: client.sync_async(paths[0])), *asked)
@@ -254,17 +254,17 @@ class ZooKeeperSession:
         return {path: letters for path, letters in rights.items() if letters}
 
     def close_to_others(self, *paths: str) -> None:
-        """Make these nodes ours alone."""
+        """Make these nodes changeable by this identity only."""
         self._round(*((path, lambda path=path: self._client.set_acls_async(path, CREATOR_ALL_ACL)) for path in paths))
 
     def ensure_path(self, path: str) -> None:
-        """Create ``path``, and what is above it, where it is missing."""
+        """Create ``path`` and its parents, if missing."""
         self._round((path, lambda: self._client.ensure_path_async(path)))
 
     def watch(self, path: str, changed: Callable[[object], None]) -> Znode | None:
-        """Return what a node holds; ``changed`` is called, once and on another thread, when that may have changed.
+        """Return the contents of a node, and call ``changed`` once, on another thread, when it may have changed.
 
-        The same ``changed`` may be given again and again: it is kept once for each node.
+        The same ``changed`` may be passed again and again: it is registered once per node.
         """
         [answer] = self._round((path, lambda: self._client.get_async(path, watch=changed)))
         return answer and _znode(*answer)
@@ -274,8 +274,8 @@ class ZooKeeperSession:
 
         Raises:
             Conflict: none was carried out.
-            MetadataError: they are more than the server takes at once; none was sent.
-            Unanswered: nobody knows; look before sending it again.
+            MetadataError: the request is larger than the server accepts; none was sent.
+            Unanswered: unknown whether they were carried out; read before sending them again.
         """
         ensure_fits(self.who, steps, self.access.acl_bytes)
         request = self._client.transaction()
@@ -297,11 +297,11 @@ class ZooKeeperSession:
         raise self._refused(error, path)
 
     def ensure_alive(self) -> None:
-        """Return if the session can't have ended by our own clock, and is connected. No I/O; any thread may ask.
+        """Return if, by the local clock, the session can't have ended, and it is connected. No I/O; for any thread.
 
         Raises:
-            CoordinationLost: it may have. A deadline that passed or a connection that was cut is not the end yet: the
-                next round that is answered proves that the session lived on.
+            CoordinationLost: it may have ended. A passed deadline or a lost connection is not the end yet: the next
+                answered round proves that the session is still alive.
         """
         self._ensure_usable()
         if self._client.state != KazooState.CONNECTED:
@@ -313,7 +313,7 @@ class ZooKeeperSession:
             )
 
     def is_round_due(self) -> bool:
-        """Tell whether the lease should be renewed, so that it doesn't run out while nothing is written."""
+        """Return true if the lease should be renewed, so that it doesn't end while nothing is written."""
         return self._lease.is_round_due(monotonic())
 
     def close(self) -> None:
@@ -328,7 +328,7 @@ class ZooKeeperSession:
         return self._lease.silence(monotonic())
 
     def _round(self, *requests: tuple[str, Callable[[], Any]]) -> list[Any]:
-        """Send these requests, each with the node it is about, in one go; their answers, None for no such node."""
+        """Send these requests, each with its node, in one round; return their answers, None for a missing node."""
         self._ensure_usable()
         if self._client.state != KazooState.CONNECTED:
             raise Unanswered("not connected")
@@ -343,7 +343,7 @@ class ZooKeeperSession:
         except NoNodeError:
             return None
         except (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, KazooTimeoutError, RuntimeError) as error:
-            # RuntimeError is kazoo's word for answers out of order, after which it gives up the connection
+            # RuntimeError is kazoo's error for answers out of order, after which it drops the connection
             raise Unanswered(type(error).__name__) from error
         except SessionExpiredError as error:
             self._on_state(KazooState.LOST)
@@ -361,20 +361,24 @@ class ZooKeeperSession:
             raise self._lost()
 
     def _lost(self) -> CoordinationLost:
-        return CoordinationLost(f"{self._ended}; what is committed is safe, start the topology again")
+        return CoordinationLost(
+            f"{self._ended}; committed transactions are safe. To fix this: start the topology again"
+        )
 
     def _refused(self, error: Exception, path: str) -> ConfigError | CoordinationLost:
         refusal = f"{self.who}: ZooKeeper at {self.hosts} refused {path}: {type(error).__name__} {error}"
         if not isinstance(error, NoAuthError | InvalidACLError | AuthFailedError):
-            return CoordinationLost(f"{refusal}; check its log and its quotas")
+            return CoordinationLost(f"{refusal}. To fix this: check its log and its quotas")
         if self._has_written:  # so we were let in, and it is the node that has changed
-            return CoordinationLost(f"{refusal}; its access control list was changed, give it back to us")
+            return CoordinationLost(f"{refusal}; its access control list was changed. To fix this: grant access again")
         if self.access.is_own_server:
-            return ConfigError(f"{refusal}; it belongs to another login: put the file `login` back beside its data")
+            return ConfigError(
+                f"{refusal}; it belongs to another login. To fix this: put the file `login` back next to its data"
+            )
+        given = "the given login or certificate doesn't allow it" if self.access.has_identity else "no login was given"
         return ConfigError(
-            f"{refusal}; {'our login or certificate is not one' if self.access.has_identity else 'we gave no login'} "
-            f"that may do this: check `zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH) and `zookeeper_tls`, and what "
-            f"`getAcl {path}` tells"
+            f"{refusal}; {given}. To fix this: check `zookeeper_auth` (TRIDENT_ZOOKEEPER_AUTH), `zookeeper_tls` and "
+            f"the output of `getAcl {path}`"
         )
 
     def _on_state(self, state: str) -> None:
@@ -383,7 +387,7 @@ class ZooKeeperSession:
             self._ended = f"{self.who}: the ZooKeeper session at {self.hosts} has expired"
 
     def _begin_to_close(self) -> threading.Thread:
-        # on a thread of its own, because kazoo waits as long as the session for a server that doesn't answer
+        # on its own thread, because kazoo waits as long as the session for a server that doesn't answer
         if self._closing is None:
             self._closing = threading.Thread(target=self._close_client, name="zookeeper-close", daemon=True)
             self._closing.start()
@@ -398,7 +402,7 @@ class ZooKeeperSession:
 
 
 class _ProtectingHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Connects by TLS. kazoo's own trusts whom the system trusts, and leaves a socket open where that fails."""
+    """Connects by TLS. kazoo's own handler trusts the system's authorities, and leaks a socket on failure."""
 
     def __init__(self, tls: ZooKeeperTLS) -> None:
         super().__init__()
@@ -416,7 +420,7 @@ def _client(hosts: str, session_timeout: float, access: ZooKeeperAccess) -> Any:
     if access.login is not None:
         options["auth_data"] = [("digest", access.login.reveal())]
     if access.has_identity:
-        # A server that didn't take our word for who we are refuses it, so whatever is created proves that it did.
+        # A server that has not accepted this identity refuses such a list. So every created node proves that it has.
         options["default_acl"] = CREATOR_ALL_ACL
     try:
         return KazooClient(

@@ -1,13 +1,12 @@
-"""Runs one server for as long as somebody uses it: a small process of its own, with nothing but the standard library.
+"""Supervisor of one server, which runs as long as it has users: a small process that needs only the standard library.
 
     supervisor.py DATA_LOCK_FD DIRECTORY COMMAND…
 
-It starts COMMAND and hands it the lock on the data, so that no second server can start there while this one lives,
-however this process ends; tells its pid in ``server.pid``; and ends with it. When the exclusive lock on ``users`` can
-be had, no user is left, and the server is stopped; a file ``stay`` puts that off until it is removed.
+It starts COMMAND and passes it the lock on the data. So no second server can start there while this one lives, however
+this process ends. It writes the server's pid to ``server.pid``, and ends with the server. When it obtains the exclusive
+lock on ``users``, no user is left, and it stops the server. A file ``stay`` delays that until it is removed.
 
-`coordinators.backends.zookeeper.embedded` starts it, detached from the process that does; it must therefore not
-import the package.
+`coordinators.backends.zookeeper.embedded` starts it, detached from its own process. So it must not import the package.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STAY_POLL_SECONDS = 1.0
 
 
 def main() -> int:
-    """Start the server and wait for its end; returns its exit status."""
+    """Start the server and wait for its end; return its exit status."""
     data_lock, directory, command = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     alive = os.open(directory / "supervisor", os.O_RDWR | os.O_CREAT)
     fcntl.flock(alive, fcntl.LOCK_EX)
@@ -47,7 +46,7 @@ def _stop_when_unused(server: subprocess.Popen[bytes], directory: Path) -> None:
         fcntl.flock(users, fcntl.LOCK_UN)
         time.sleep(STAY_POLL_SECONDS)
         fcntl.flock(users, fcntl.LOCK_EX)
-    # still locked: whoever comes now waits until this process is gone, and starts a new server
+    # still locked: a new user waits until this process is gone, and starts a new server
     server.terminate()
     time.sleep(STOP_SECONDS_MAX)
     server.kill()

@@ -1,13 +1,13 @@
-"""A topology's nodes in ZooKeeper: where they are, what the small ones hold, and the steps that change them. Pure.
+"""A topology's nodes in ZooKeeper: their paths, the contents of the small ones, and the steps that change them. Pure.
 
-::
+Below ``<root>/<topology>``:
 
-    <root>/<topology>/identity   uuid and incarnation
-    <root>/<topology>/epoch      who claimed the topology last; never removed, its version is the fence
-    <root>/<topology>/leader     who leads at this moment; ephemeral
-    <root>/<topology>/record     the head of the record
-    <root>/<topology>/blobs/…    what the head names
-    <root>/<topology>/wishes/…   what operators wish and nobody has carried out
+- ``identity``: uuid and incarnation.
+- ``epoch``: the last claim of leadership; never removed, its version is the fence.
+- ``leader``: the current leader; ephemeral.
+- ``record``: the head of the record.
+- ``blobs/…``: the blobs that the head names.
+- ``wishes/…``: the operators' wishes that were not carried out yet.
 """
 
 from __future__ import annotations
@@ -26,21 +26,24 @@ from coordinators.values.errors import MetadataError
 C = TypeVar("C")
 
 ANY_VERSION = -1
-"""For nodes that another step of the same atomic write guards."""
+"""Any version; for nodes that another step of the same atomic write guards."""
 
 REQUEST_BYTES_MAX = 1024 * 1024 - 16 * 1024
-"""The server cuts the connection of a request of 1 MiB (``jute.maxbuffer``), with no word why; the rest is margin."""
+"""The maximum size of a request.
+
+The server drops the connection at 1 MiB (``jute.maxbuffer``) without a reason; the rest is margin.
+"""
 
 STEP_OVERHEAD_BYTES = 100
 
 
 @frozen
 class Znode:
-    """What a node holds, how often it was written since it was created, and when last.
+    """The data of a node, how often it was written since it was created, and when last.
 
     Attributes:
         modified: by the servers' clock, in milliseconds since 1970.
-        created: the number of the write that created it; tells which of two nodes came first.
+        created: the number of the write that created it; orders nodes by their creation.
     """
 
     data: bytes
@@ -50,7 +53,7 @@ class Znode:
 
     @property
     def text(self) -> str:
-        """The data as text; damage shows as characters that no checksum and no JSON lets pass."""
+        """The data as text; damage becomes characters that fail every checksum and JSON parser."""
         return self.data.decode(errors="replace")
 
 
@@ -86,7 +89,7 @@ class TopologyPaths:
         return f"{self.base}/blobs"
 
     def blob(self, name: str) -> str:
-        """Return the node of one blob; names carry what users wrote, so everything special is escaped."""
+        """Return the node of one blob; names contain texts of users, so all special characters are escaped."""
         return f"{self.blobs}/{quote(name, safe='')}"
 
     @property
@@ -101,7 +104,7 @@ class TopologyPaths:
 
 @frozen
 class StoredIdentity:
-    """What tells one topology from every other that ever had its name."""
+    """The identity that distinguishes a topology from every other one that ever had its name."""
 
     uuid: str = field(validator=instance_of(str))
     incarnation: int = field(validator=instance_of(int))
@@ -109,7 +112,7 @@ class StoredIdentity:
 
 @frozen
 class EpochClaim:
-    """The last leadership: its number, who took it, and a token by which it recognises its own claim."""
+    """The last leadership: its number, its process, and a token by which the process recognizes its claim."""
 
     epoch: int = field(validator=instance_of(int))
     owner: str = field(validator=instance_of(str))
@@ -121,9 +124,9 @@ class EpochClaim:
 
 
 def to_bytes(value: StoredIdentity | EpochClaim | Leader) -> bytes:
-    """Return the stored form of ``value``: a JSON object. What has a default is left out where it has no other value.
+    """Return the stored form of ``value``: a JSON object, without the fields that have their default.
 
-    Earlier releases don't know it.
+    Earlier releases don't know those fields.
     """
     return json.dumps(asdict(value, filter=lambda field, each: each != field.default), ensure_ascii=False).encode()
 
@@ -132,14 +135,15 @@ def parse(kind: type[C], text: str, path: str) -> C:
     """Return the ``kind`` that was stored as ``text`` at ``path``.
 
     Raises:
-        MetadataError: it is something else.
+        MetadataError: the text is not its stored form.
     """
     try:
         return kind(**json.loads(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise MetadataError(
             f"{path} cannot be read ({type(error).__name__}: {error}): {text[:100]!r} is not what this project writes "
-            f"there. Nothing is started over; restore the node from a backup"
+            f"there. The topology never starts from the beginning by itself. To fix this: restore the node "
+            f"from a backup"
         ) from error
 
 
@@ -148,51 +152,51 @@ def parse(kind: type[C], text: str, path: str) -> C:
 
 @frozen
 class Check:
-    """The node exists at this version."""
+    """Requires that the node exists at this version."""
 
     path: str
     version: int
 
     def add_to(self, request: Any) -> None:
-        """Make this a step of a kazoo transaction."""
+        """Add this step to a kazoo transaction."""
         request.check(self.path, self.version)
 
 
 @frozen
 class Create:
-    """The node does not exist; it is made. An ephemeral one is gone when the session ends."""
+    """Creates the node, which must not exist. An ephemeral one is removed when the session ends."""
 
     path: str
     data: bytes
     ephemeral: bool = False
 
     def add_to(self, request: Any) -> None:
-        """Make this a step of a kazoo transaction."""
+        """Add this step to a kazoo transaction."""
         request.create(self.path, self.data, ephemeral=self.ephemeral)
 
 
 @frozen
 class Put:
-    """The node exists at this version; its data is replaced."""
+    """Replaces the data of the node, which must exist at this version."""
 
     path: str
     data: bytes
     version: int
 
     def add_to(self, request: Any) -> None:
-        """Make this a step of a kazoo transaction."""
+        """Add this step to a kazoo transaction."""
         request.set_data(self.path, self.data, self.version)
 
 
 @frozen
 class Remove:
-    """The node exists at this version; it is removed."""
+    """Removes the node, which must exist at this version."""
 
     path: str
     version: int
 
     def add_to(self, request: Any) -> None:
-        """Make this a step of a kazoo transaction."""
+        """Add this step to a kazoo transaction."""
         request.delete(self.path, self.version)
 
 
@@ -200,10 +204,10 @@ Step = Check | Create | Put | Remove
 
 
 def ensure_fits(who: str, steps: Sequence[Step], acl_bytes: int) -> None:
-    """Return if the server takes ``steps`` at once, with access control lists of ``acl_bytes`` on what is created.
+    """Return if the server accepts ``steps`` in one request, with access control lists of ``acl_bytes`` for new nodes.
 
     Raises:
-        MetadataError: it would cut the connection; names the largest of them.
+        MetadataError: the request is too large; names the largest steps.
     """
     if bytes_of(steps, acl_bytes) <= REQUEST_BYTES_MAX:
         return
@@ -212,17 +216,17 @@ def ensure_fits(who: str, steps: Sequence[Step], acl_bytes: int) -> None:
     parts = ", ".join(f"{_shown(path)} ({sizes[path]:,} bytes)" for path in largest)
     raise MetadataError(
         f"{who}: one write of {sum(sizes.values()):,} bytes is above the {REQUEST_BYTES_MAX:,} that ZooKeeper takes; "
-        f"largest are {parts}. Let the spout describe its batches more briefly, or make them smaller"
+        f"largest are {parts}. To fix this: let the spout return shorter metadata, or make its batches smaller"
     )
 
 
 def _shown(path: str) -> str:
-    """Return the last name of ``path`` as it was given, without the digest of a blob."""
+    """Return the last name of ``path``, unescaped and without the digest of a blob."""
     return unquote(path.rpartition("/")[2]).partition("=")[0]
 
 
 def bytes_of(steps: Iterable[Step], acl_bytes: int) -> int:
-    """Return how much ``steps`` are in one request, or in what the servers make of it, at most."""
+    """Return the maximum size of ``steps`` in bytes, in one request and in its stored form on the servers."""
     return sum(_bytes_of(step, acl_bytes) for step in steps)
 
 

@@ -148,9 +148,9 @@ def test_a_login_over_tls_leads(secured: Secured, secure_hosts: str, hosts: str,
 @pytest.mark.parametrize(
     ("access", "whose"),
     [
-        (ZooKeeperAccess(login="anna:another"), "our login or certificate is not one"),
-        (ZooKeeperAccess(login=f"ben:{PASSWORD}"), "our login or certificate is not one"),
-        (ANONYMOUS, "we gave no login"),
+        (ZooKeeperAccess(login="anna:another"), "the given login or certificate doesn't allow it"),
+        (ZooKeeperAccess(login=f"ben:{PASSWORD}"), "the given login or certificate doesn't allow it"),
+        (ANONYMOUS, "no login was given"),
     ],
 )
 def test_who_is_not_let_in_is_told_at_the_start(hosts: str, leading: Lead, access: ZooKeeperAccess, whose: str) -> None:
@@ -297,7 +297,7 @@ def test_a_certificate_that_the_servers_do_not_trust_is_told_at_once(secured: Se
 def test_without_a_login_there_is_one_warning(hosts: str, leading: Lead, caplog: pytest.LogCaptureFixture) -> None:
     leading(hosts, ANONYMOUS).close()
     [warning] = [record.getMessage() for record in caplog.records if record.name.startswith("coordinators")]
-    assert warning.startswith(f"topology 'wordcount': whoever reaches ZooKeeper at {hosts} can change or remove")
+    assert warning.startswith(f"topology 'wordcount': anyone who can reach ZooKeeper at {hosts} can change or remove")
     assert "docs/how-to/zookeeper.md" in warning
 
 

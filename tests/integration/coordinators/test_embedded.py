@@ -23,9 +23,9 @@ from coordinators.backends.zookeeper.administration import describe, reset
 from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.backends.zookeeper.leadership import lead
 from coordinators.backends.zookeeper.session import ZooKeeperSession
-from coordinators.record.record import CoordinatorRecord, decode
+from coordinators.record.record import CoordinatorRecord, decode, encode
 from coordinators.values.errors import ConfigError, CoordinationLost, FencedError
-from tests.golden.loading import encoded, restore_zookeeper
+from tests.golden.loading import restore_zookeeper
 from trident_py.cli import main
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.usefixtures("zookeeper_server")]  # skipped where that can't start
@@ -228,7 +228,7 @@ def test_another_user_can_neither_lock_its_files_nor_read_or_change_what_is_in_i
         (directory / "login").unlink()
     with (
         EmbeddedZooKeeper.running(directory) as others,
-        pytest.raises(ConfigError, match=r"NoAuthError.*put the file `login` back beside its data"),
+        pytest.raises(ConfigError, match=r"NoAuthError.*put the file `login` back next to its data"),
     ):
         describe("wordcount", hosts=others.hosts, access=others.access)
 
@@ -236,11 +236,11 @@ def test_another_user_can_neither_lock_its_files_nor_read_or_change_what_is_in_i
 def test_what_a_release_without_a_login_has_made_is_closed_to_others_at_the_next_start(
     directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stored = encoded("owed-success")
+    stored = encode(CoordinatorRecord(1, seq=1, current_txid=4, attempt_ids={3: 0}, success_upto=2))
     directory.mkdir(mode=0o755)
     (directory / "users").touch(mode=0o644)
     with EmbeddedZooKeeper.running(directory) as server:
-        restore_zookeeper("owed-success", server.hosts)
+        restore_zookeeper("owed-success", server.hosts, stored)
         assert main(["status", "golden-owed-success", "--state-dir", str(directory.parent)]) == 0
         with closing(lead("golden-owed-success", hosts=server.hosts, access=server.access)) as store:
             assert store.read() == decode(stored.head, stored.blobs, where="the golden data")

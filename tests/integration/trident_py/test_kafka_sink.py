@@ -226,7 +226,7 @@ def test_a_leader_that_goes_on_beside_a_new_one_is_refused(topic: Topic) -> None
     old.commit(1)
     new = topic.lead(epoch=2)
     for _ in range(2):
-        with pytest.raises(FencedError, match="a leader of epoch 2 has been at topic"):
+        with pytest.raises(FencedError, match="a leader of epoch 2 has taken over topic"):
             old.commit(2)
     new.commit(2)
     with pytest.raises(FencedError):
@@ -267,7 +267,7 @@ def test_a_leader_whose_producer_is_fenced_by_one_that_leads_no_more_goes_on(top
 def test_a_leader_that_is_always_fenced_gives_up_for_now(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "TRIES", 2)
     leader = topic.lead()
-    with pytest.raises(StoreBusyException, match=r"2 producers of .* were fenced, and no newer leader"):
+    with pytest.raises(StoreBusyException, match=r"2 producers of .* were fenced, but not by a newer leader"):
         leader.commit(1, between=topic.fence)
     leader.commit(1, attempt=1)
     assert topic.whole(1)
@@ -354,7 +354,7 @@ def test_a_broker_that_is_away_is_asked_again_later(topic: Topic, monkeypatch: p
     monkeypatch.setattr(protocol, "_ABORT_SECONDS", 1)
     topic.broker.kill()
     try:
-        with pytest.raises(StoreBusyException, match="Kafka doesn't answer as it should"):
+        with pytest.raises(StoreBusyException, match="Kafka doesn't answer as expected"):
             leader.commit(2)
     finally:
         topic.broker.start()
@@ -384,7 +384,7 @@ def test_a_token_topic_that_was_made_anew_is_named(topic: Topic) -> None:
         pass
     with pytest.raises((SinkError, StoreBusyException)):
         leader.commit(2)
-    with pytest.raises(SinkError, match="knew of transaction 1, and knows of none now"):
+    with pytest.raises(SinkError, match="had transaction 1, and has none now"):
         leader.commit(2)
 
 

@@ -221,7 +221,7 @@ def test_a_topic_that_was_made_anew_stops_by_name(topic: Topic) -> None:
     _gone(topic)
     topic.make()
     topic.send("a", "b")
-    with pytest.raises(SpoutError, match="was deleted and made anew since it was read"):
+    with pytest.raises(SpoutError, match="was deleted and made again since it was read"):
         topic.count()
 
 
@@ -235,7 +235,7 @@ def test_a_batch_that_was_defined_is_not_read_from_a_topic_of_the_same_name(topi
     with pytest.raises(PoisonBatchError):
         topic.count(change=lambda stream: stream.map(fail, "value string"))
     _recreate(topic, records)
-    with pytest.raises(SpoutError, match="was deleted and made anew since it was read"):
+    with pytest.raises(SpoutError, match="was deleted and made again since it was read"):
         topic.count()
     assert topic.counts == {}
 
@@ -264,7 +264,7 @@ def test_a_topic_that_is_made_anew_before_its_batch_is_read_stops_before_the_com
     state = SQLiteState(topic.directory / "counts.db", table="counts")
     stream = topology.new_stream("records", Recreating(topic.broker.servers, topic.name, value="string"))
     stream.group_by("value").persistent_aggregate(state, Count(), "n")
-    with pytest.raises(SpoutError, match="was deleted and made anew since it was read"):
+    with pytest.raises(SpoutError, match="was deleted and made again since it was read"):
         run_batches(topology, topic.coordination, spark)
     assert topic.counts == {}
 
@@ -416,7 +416,7 @@ def test_a_value_that_can_t_be_decoded_is_left_out_or_null(
 def test_a_value_that_can_t_be_decoded_ends_the_topology_and_is_named(topic: Topic) -> None:
     topic.make()
     topic.send('{"n": 7}', "not JSON")
-    with pytest.raises(SpoutError, match=f"record {topic.name}/0 at 1: its value is no json"):
+    with pytest.raises(SpoutError, match=f"record {topic.name}/0 at 1: its value is not json"):
         topic.count(topic.spout(value="json", schema="n int"), lambda s: s.map(lambda _: ("x",), "value string"))
 
 

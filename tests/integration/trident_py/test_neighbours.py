@@ -121,7 +121,7 @@ DELTA: dict[str, tuple[Callable[[Path], object], str, list[str]]] = {
         "has delta.constraints.positive",
         [],
     ),
-    "recreated": (recreated, "and knows of 0 now|has nothing of what was committed", []),
+    "recreated": (recreated, "and has 0 now|has nothing of what was committed", []),
 }
 
 
@@ -147,7 +147,7 @@ def test_a_delta_table_that_another_client_changes(tmp_path: Path, spark: SparkS
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (recreated, "was removed and made anew|it was replaced"),
+        (recreated, "was removed and made again|it was replaced"),
         (lambda path: DeltaTable(path).delete(), "removes rows"),
         (lambda path: DeltaTable(path).optimize.compact(), ""),
     ],
@@ -271,11 +271,11 @@ def topics(kafka_broker: KafkaBroker) -> Topics:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (Topics.remake, "was deleted and made anew"),
+        (Topics.remake, "was deleted and made again"),
         (Topics.remove, "is not there any more"),
         (lambda topics: topics.tool("--alter", "--partitions", "3"), ""),
     ],
-    ids=["made anew", "deleted", "partitions added"],
+    ids=["made again", "deleted", "partitions added"],
 )
 def test_a_topic_that_is_read_and_that_kafka_topics_changes(
     tmp_path: Path, spark: SparkSession, topics: Topics, phase: str, change: Change, message: str

@@ -219,7 +219,7 @@ def test_s8_a_replay_of_an_exact_batch_with_other_rows_ends_the_topology_and_nam
 @pytest.mark.parametrize(
     ("returned", "complaint"),
     [
-        (None, "emit_batch_new returned None; return a dict"),
+        (None, "emit_batch_new returned None; to fix this: return a dict"),
         ({"x": 1}, r"returned metadata of partition 'x'; given were \["),
         ({"a": {1, 2}}, "which would not come back equal from JSON"),
     ],

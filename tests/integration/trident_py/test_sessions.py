@@ -97,7 +97,7 @@ def test_topologies_of_a_process_share_a_session_that_ends_with_the_last_and_no_
     tmp_path: Path,
 ) -> None:
     errors = ran(PROGRAM, tmp_path)
-    assert "gives up leadership and waits no longer for thread 'trident-numbers-emitter'" in errors
+    assert "releases leadership and no longer waits for thread 'trident-numbers-emitter'" in errors
 
 
 USERS = """

@@ -132,7 +132,7 @@ def wide(number: int) -> tuple[Any, ...]:
     ("first", "second", "complaint"),
     [
         ([wide(1), wide(2)], [wide(2), wide(1)], None),
-        ([wide(1), wide(1)], [wide(2), wide(2)], "read other rows, as many, where an earlier one read 2 rows"),
+        ([wide(1), wide(1)], [wide(2), wide(2)], "read other rows, but as many, where an earlier one read 2 rows"),
         ([wide(1), wide(2)], [wide(1)], "read 1 rows where an earlier one read 2 rows"),
         ([wide(1)], [(*wide(1)[:4], {"ü": 2}, wide(1)[5])], "read other rows"),
         ([], [wide(1)], "read 1 rows where an earlier one read 0 rows"),

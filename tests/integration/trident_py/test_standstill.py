@@ -126,7 +126,7 @@ def test_an_emitter_that_blocks_is_named_with_the_line_where_it_stands(let_go: t
 
 def test_a_source_that_is_away_and_one_without_input_are_named() -> None:
     for spout, wanted in (
-        (Away(), "the source of spout 'lines' is away: FailedException: no route to host, for "),
+        (Away(), "the source of spout 'lines' is unavailable: FailedException: no route to host, for "),
         (FeederBatchSpout("value string"), "spout 'lines' has no input"),
     ):
         topology = TridentTopology("source")

@@ -29,7 +29,7 @@ def cursors(world: World) -> dict[str, dict[str, Any]]:
 def begun_with_one_spout() -> World:
     """Transactions 1 to 3 are under way when the process ends."""
     world = World(spouts={"a": Offsets()}).start(max_spout_pending=3)
-    world.retry_within_lease()
+    world.run_until_quiet()
     assert cursors(world) == {"a": {"upto": 3}}
     return world
 
@@ -37,7 +37,7 @@ def begun_with_one_spout() -> World:
 def test_a_spout_that_joins_transactions_under_way_moves_its_cursors_with_them() -> None:
     first = begun_with_one_spout()
     world = World(coordination=first.coordination, spouts={"a": Offsets(), "b": Offsets()}).start(max_spout_pending=3)
-    assert world.retry_within_lease() == ["BATCH 1:1", "BATCH 2:1", "BATCH 3:1"]
+    assert world.run_until_quiet() == ["BATCH 1:1", "BATCH 2:1", "BATCH 3:1"]
     assert cursors(world) == {"a": {"upto": 3}, "b": {"upto": 3}}
     assert world.driver.record.metadata[2] == {"a": [2, "first"], "b": [2, "first"]}
 
@@ -45,6 +45,6 @@ def test_a_spout_that_joins_transactions_under_way_moves_its_cursors_with_them()
 def test_what_a_spout_defines_for_a_transaction_under_way_is_durable_with_its_cursor_or_not_at_all() -> None:
     first = begun_with_one_spout()
     world = World(coordination=first.coordination, spouts={"a": Offsets(), "b": Offsets()}).start(max_spout_pending=1)
-    assert world.retry_within_lease() == ["BATCH 1:1"]
+    assert world.run_until_quiet() == ["BATCH 1:1"]
     assert cursors(world)["b"] == {"upto": 1}
     assert [sorted(world.driver.record.metadata[txid]) for txid in (1, 2, 3)] == [["a", "b"], ["a"], ["a"]]

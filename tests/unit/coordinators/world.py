@@ -166,8 +166,8 @@ class World:
         self.driver.turn([*messages, *self._taken()], self.now, self.wall)
         return self.said[before:]
 
-    def retry_within_lease(self, *messages: Message) -> list[str]:
-        """Turns until nothing more happens at this moment."""
+    def run_until_quiet(self, *messages: Message) -> list[str]:
+        """Take turns until nothing more happens at this moment."""
         said = self.turn(*messages)
         while self.inbox or self.driver.next_turn_at(self.now) <= self.now:
             said += self.turn()
@@ -177,11 +177,11 @@ class World:
         """Let time pass."""
         self.now += seconds
         self.wall += seconds
-        return self.retry_within_lease()
+        return self.run_until_quiet()
 
     def ack(self, text: str, stream: StreamId) -> list[str]:
         """Every consumer of ``stream`` reports its edge."""
-        return self.retry_within_lease(*[Acked(attempt(text), stream, edge) for edge in self.edges[text, stream]])
+        return self.run_until_quiet(*[Acked(attempt(text), stream, edge) for edge in self.edges[text, stream]])
 
     def processed(self, text: str) -> list[str]:
         return self.ack(text, StreamId.BATCH)
@@ -190,7 +190,7 @@ class World:
         return self.ack(text, StreamId.COMMIT)
 
     def delivered(self, txid: int) -> list[str]:
-        return self.retry_within_lease(SuccessDelivered(txid))
+        return self.run_until_quiet(SuccessDelivered(txid))
 
     def _taken(self) -> list[Message]:
         messages, self.inbox = self.inbox, []

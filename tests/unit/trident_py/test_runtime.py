@@ -53,14 +53,14 @@ def test_a_java_that_is_too_old_is_told_before_anything_is_started(
 
 def test_a_database_that_does_not_answer_is_told_before_anything_is_started(config: TridentConfig) -> None:
     state = PostgresState("host=127.0.0.1 port=1 dbname=orders", table="revenue")
-    with pytest.raises(StateError, match=r"topology 'wc', state 'revenue': table 'revenue' of .*; see to the server"):
+    with pytest.raises(StateError, match=r"topology 'wc', state 'revenue': table 'revenue' of .*; check the server"):
         counting(state).start(config)
 
 
 def test_a_database_file_that_cannot_be_made_is_told_before_anything_is_started(
     config: TridentConfig, tmp_path: Path
 ) -> None:
-    with pytest.raises(StateError, match=r"state 'counts': .* there is no directory .*/nowhere; make it"):
+    with pytest.raises(StateError, match=r"state 'counts': .* there is no directory .*/nowhere; to fix this: make it"):
         counting(SQLiteState(tmp_path / "nowhere" / "a.db", table="counts")).start(config)
     with pytest.raises(StateError, match="unable to open database file"):
         counting(SQLiteState(tmp_path, table="counts")).start(config)

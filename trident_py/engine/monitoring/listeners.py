@@ -1,4 +1,8 @@
-"""Whoever is told of events, each on a thread of its own: one that raises, or is slow, hurts nobody."""
+"""Delivery of events to listeners, and the detection of standstills.
+
+Each listener has its own thread (`EventThread`). So one that raises or is slow affects no other component.
+`StandstillWatch` finds out why no transaction makes progress. `Listeners` combines both with `Progress`.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +29,19 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 QUIET_SECONDS = 5.0
-"""Without anything that happens, after which it is a standstill; a driver that lives turns once a second."""
+"""A standstill begins after this time without progress; a living driver takes a turn once a second."""
 
 LOG_SECONDS = 30.0
-"""Of a standstill, after which the log says what is waited for."""
+"""After this time of a standstill, its reasons are logged."""
 
 
 def waits(status: TopologyStatus, works: Sequence[ThreadWork], driver_place: str, now: float) -> Iterator[Wait]:
-    """Give what is waited for, what holds everything up first. Pure.
+    """Yield the reasons for a standstill, the one that blocks everything first. Pure.
 
     Args:
-        status: as the driver has published it last.
-        works: what threads are in the middle of.
-        driver_place: where the driver's thread is.
+        status: as the driver last published it.
+        works: the current work of all threads.
+        driver_place: the position of the driver's thread in the code.
         now: in seconds since 1970.
     """
     if now - status.at >= QUIET_SECONDS:
@@ -54,13 +58,13 @@ def waits(status: TopologyStatus, works: Sequence[ThreadWork], driver_place: str
 
 
 def _holds(status: TopologyStatus) -> Iterator[Wait]:
-    """Give what keeps batches from starting."""
+    """Yield the reasons why no batch starts."""
     if status.standing.hold is not Hold.NOTHING:
         yield Wait(f"an operator has it {status.standing.hold}; `trident resume {status.topology}` lifts that")
     elif status.is_paused:
         yield Wait("query.pause() was called, and query.resume() was not")
     for source in status.sources:
-        yield Wait(f"the source of spout {source.spout!r} is away: {source.cause}", source.since)
+        yield Wait(f"the source of spout {source.spout!r} is unavailable: {source.cause}", source.since)
     if status.held_until is not None and not status.sources:
         at = time.strftime("%H:%M:%S", time.localtime(status.held_until))
         failure = status.failures.get(status.current_txid or 0)
@@ -70,12 +74,12 @@ def _holds(status: TopologyStatus) -> Iterator[Wait]:
 
 @define(eq=False)
 class StandstillWatch:
-    """Looks once a second, from `follow` on, and tells listeners what has changed.
+    """Checks once a second, from `follow` on, and publishes changes to listeners.
 
     Attributes:
         topology: its name.
-        tell: hears of each change.
-        waits_for: what is waited for now; empty: something has happened lately. Any thread may ask.
+        tell: called with each change.
+        waits_for: the current reasons for a standstill; empty: there was progress lately. Any thread may read it.
     """
 
     topology: str
@@ -96,9 +100,9 @@ class StandstillWatch:
         works: Callable[[], Sequence[ThreadWork]],
         *beyond: Callable[[], Mapping[str, str]],
     ) -> None:
-        """Look there from now on: at what the driver publishes, at the threads, and at what is beyond this process.
+        """Set the sources to check: the driver's status, the threads, and causes outside of this process.
 
-        That is a sentence for each thing, which may be another one at the next look, by a name, which stays.
+        Each source in ``beyond`` returns sentences by name. The name of a cause is constant, its sentence may change.
         """
         self._status, self._works, self._beyond = status, works, beyond
         if self._thread is None:
@@ -106,7 +110,7 @@ class StandstillWatch:
             self._thread.start()
 
     def close(self) -> None:
-        """Tell nothing more; returns at once."""
+        """Publish no more changes; returns at once."""
         self._closed.set()
         with self._telling:
             self.waits_for = ()
@@ -118,13 +122,13 @@ class StandstillWatch:
                 self.look(time.time())
             except Exception as error:
                 log.error(
-                    "topology %s: what it waits for could not be found out; it goes on",
+                    "topology %s: the reason for its standstill could not be determined; it continues",
                     self.topology,
                     exc_info=quoted(error),
                 )
 
     def look(self, now: float) -> None:
-        """Find out what is waited for, if nothing has happened lately, and tell if that is something else."""
+        """Determine the reasons for a standstill, if there is one, and publish them if they have changed."""
         status = self._status()
         is_quiet = 0.0 < status.moved <= now - QUIET_SECONDS  # 0.0: its driver has not begun
         found = self._found(status, now) if is_quiet else ()
@@ -155,23 +159,23 @@ class StandstillWatch:
 
 
 WAITING_MAX = 10_000
-"""Events that wait for one receiver; of more, the oldest are dropped."""
+"""The most events that wait for one receiver; beyond that, the oldest are dropped."""
 
 DELIVER_SECONDS = 5.0
-"""For listeners to take what waits for them when a topology ends."""
+"""The time for listeners to process waiting events when a topology ends."""
 
 
 @define(eq=False)
 class EventThread:
-    """Hands events over on a thread of its own, in order; whoever tells it never waits.
+    """Delivers events in order on its own thread; the sender never waits.
 
     Attributes:
-        receiver: whom to, for people.
-        receive: is called with them, and never raises.
-        waiting_max: how many may wait; of more, the oldest are dropped.
-        at_once_max: how many are handed over at once.
-        gather_seconds: how long the first of them waits for others, so that many are handed over at once.
-        dropped: how many events it was too slow for.
+        receiver: its name, for people.
+        receive: called with the events; never raises.
+        waiting_max: how many may wait; beyond that, the oldest are dropped.
+        at_once_max: how many are delivered in one call.
+        gather_seconds: how long the first of them waits for others, so that one call delivers many.
+        dropped: how many events were dropped because the receiver was too slow.
     """
 
     topology: str
@@ -187,7 +191,7 @@ class EventThread:
     _is_closing: bool = field(default=False, init=False)
 
     def tell(self, event: TopologyEvent) -> None:
-        """Have the thread hand over ``event``, after those before it; never waits."""
+        """Queue ``event`` for delivery after the earlier ones; never waits."""
         with self._changed:
             is_full = len(self._waiting) == self.waiting_max
             if is_full:
@@ -203,19 +207,21 @@ class EventThread:
             log.warning("topology %s: %s is too slow for its events; the oldest are dropped", *self._names)
 
     def close(self) -> None:
-        """Close: nothing follows, and the thread ends when everything was taken."""
+        """Accept the end: no events follow, and the thread ends after it has delivered the waiting ones."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
 
     def join(self, until: float) -> None:
-        """Wait until the thread has ended, or for that monotonic moment."""
+        """Wait until the thread has ended, at most until this monotonic moment."""
         if self._thread is None or self._thread is threading.current_thread():
             return
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
             left = len(self._waiting)
-            log.warning("topology %s: %s is waited for no longer; %d events wait for it", *self._names, left)
+            log.warning(
+                "topology %s: %s is too slow and is not waited for any longer; %d events are left", *self._names, left
+            )
 
     @property
     def _names(self) -> tuple[str, str]:
@@ -236,19 +242,19 @@ class EventThread:
 
 @define(eq=False)
 class ListenerCalls:
-    """Calls one listener; what it raises is logged, once for each kind."""
+    """Calls one listener; its exceptions are logged, once for each kind."""
 
     topology: str
     listener: TridentListener
     _logged: set[tuple[str, type[BaseException]]] = field(factory=set, init=False)
 
     def __call__(self, events: Sequence[TopologyEvent]) -> None:
-        """Call it for each event."""
+        """Call the listener for each event."""
         for event in events:
             try:
                 with logging_about(attempt=event.attempt):
                     self.listener.on_event(event)
-            except BaseException as error:  # noqa: BLE001 - user code: the topology goes on, whatever it raises
+            except BaseException as error:  # noqa: BLE001 - user code: the topology continues after any exception
                 with logging_about(attempt=event.attempt):
                     self._log(event, error)
 
@@ -258,7 +264,7 @@ class ListenerCalls:
             return
         self._logged.add(kind)
         log.error(
-            "topology %s: %s raised in %s; the topology goes on, and more of this kind is not logged",
+            "topology %s: %s raised in %s; the topology continues, and further errors of this kind are not logged",
             self.topology,
             shown_listener(self.listener),
             event.method,
@@ -268,13 +274,13 @@ class ListenerCalls:
 
 @define(eq=False)
 class Listeners:
-    """Everybody who listens.
+    """All listeners of a topology.
 
     Attributes:
-        progress: the first; it is told on the thread that tells.
-        others: users', and the history; they are told on threads of their own.
-        standstill: finds out what is waited for where nothing happens.
-        history_error: why the history can't be written just now; empty: it can, or none is kept.
+        progress: the first; it is called on the sender's thread.
+        others: the users' listeners, and the history; each is called on its own thread.
+        standstill: finds out the reasons for a standstill.
+        history_error: returns why the history can't be written just now; empty: it can, or none is kept.
     """
 
     topology: str = ""
@@ -288,7 +294,7 @@ class Listeners:
         self.standstill = StandstillWatch(self.topology, self.tell)
 
     def tell(self, event: TopologyEvent) -> None:
-        """Tell all; never waits."""
+        """Send ``event`` to all listeners; never waits."""
         if isinstance(event, EndedEvent):
             self.standstill.close()  # it is the last event
         self.progress.on_event(event)
@@ -297,11 +303,11 @@ class Listeners:
 
     @property
     def dropped(self) -> int:
-        """How many events listeners were too slow for."""
+        """How many events were dropped because listeners were too slow."""
         return sum(each.dropped for each in self.others)
 
     def close(self) -> None:
-        """Return when all have heard everything, or after some seconds; nothing follows."""
+        """Return when all events are delivered, or after some seconds; no event follows."""
         until = time.monotonic() + DELIVER_SECONDS
         for other in self.others:
             other.close()
@@ -310,9 +316,9 @@ class Listeners:
 
 
 def listening(topology: str, listeners: Sequence[TridentListener]) -> Listeners:
-    """Return `Progress`, and each of ``listeners`` on a thread of its own, which begins to run with its first event.
+    """Return `Progress` and ``listeners``, each of these on its own thread, which starts with its first event.
 
-    One of them may be the `Progress` to keep, instead of one that keeps the last hundred.
+    One of them may be the `Progress` to use, instead of one that keeps the last hundred.
 
     Raises:
         ConfigError: one is no listener.
@@ -332,5 +338,5 @@ def listening(topology: str, listeners: Sequence[TridentListener]) -> Listeners:
 
 
 def shown_listener(listener: TridentListener) -> str:
-    """Name it to people."""
+    """Return its name for people."""
     return f"the listener {type(listener).__name__}"

@@ -1,4 +1,4 @@
-"""What a running topology has done lately, in the manner of a ``StreamingQueryProgress``."""
+"""The progress of a running topology: one entry per recent transaction, similar to ``StreamingQueryProgress``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from coordinators.status.listener import TransactionEvent, TridentListener
 from coordinators.values.counts import Counts
 
 RECENT = 100
-"""How many transactions ``recent_progress`` remembers; the memory of a run does not grow with its length."""
+"""How many transactions ``recent_progress`` remembers, so that the memory of a run does not grow with its length."""
 
 
 class TransactionProgress(dict[str, Any]):
-    """What is known of a committed transaction: a dict, whose values are attributes, too, as in PySpark's progress."""
+    """The progress of a committed transaction: a dict with its values also as attributes, as in PySpark's progress."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -29,12 +29,13 @@ class TransactionProgress(dict[str, Any]):
 
 @define(eq=False)
 class Progress(TridentListener):
-    """The first listener: keeps a line for each committed transaction.
+    """The first listener: keeps an entry for each committed transaction.
 
-    It is told on the driver's thread, before anybody hears of a success: who is told of one finds its line.
+    It is called on the driver's thread, before any component is notified of a success. So the receiver of a success
+    finds its entry.
 
     Attributes:
-        recent_max: how many lines it keeps; None: all.
+        recent_max: how many entries it keeps; None: all.
     """
 
     recent_max: int | None = RECENT
@@ -49,11 +50,11 @@ class Progress(TridentListener):
         self._recent = deque(maxlen=self.recent_max)
 
     def follow(self, writes: Callable[[], int], metrics: Callable[[], Any]) -> None:
-        """Look there, from the takeover on.
+        """Set the sources of values, from the takeover on.
 
         Args:
-            writes: synchronous ZooKeeper rounds so far.
-            metrics: user code's own numbers.
+            writes: returns the synchronous ZooKeeper rounds so far.
+            metrics: returns the metrics of user code.
         """
         self._writes, self._metrics = writes, metrics
 

@@ -1,1 +1,1 @@
-"""The machine of jobs and commits. Pure: it decides, others act."""
+"""The state machine of jobs and commits. Pure: it decides, other components act."""

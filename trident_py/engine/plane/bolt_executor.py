@@ -13,25 +13,25 @@ from trident_py.engine.plane.stimuli import Emitted
 from trident_py.engine.plane.work import BranchInput, Job, JobMember
 
 
-# large: one field for each thing that is still being done for an attempt; nothing is decided here
+# large: one field for each kind of unfinished work of an attempt; no decisions are made here
 @define(eq=False)
 class TridentBoltExecutor:
-    """Which inputs each branch of an attempt has, what each has prepared, and what is still being done for it.
+    """The inputs of each branch of an attempt, the receipts of each, and its unfinished work.
 
-    Storm's bolt executor counts tuples to know when its input is complete; here a branch runs when every spout it reads
-    has emitted, and counting is the acker's.
+    Storm's bolt executor counts tuples to know when its input is complete. Here a branch runs when every spout that it
+    reads has emitted, and the acker does the counting.
 
     Attributes:
-        attempt: whose bookkeeping it is.
-        number: by which spouts know its transaction; None: it is empty.
+        attempt: the attempt.
+        number: of its transaction, for spouts; None: it is empty.
         branches: for each branch, the spouts that it reads.
         time: the transaction's, in milliseconds since 1970.
-        edges: what each spout reports when it has emitted.
+        edges: the edge that each spout reports when it has emitted.
         emitting: the spouts that have not emitted yet.
-        checkpointing: those of them whose batch is being read once, by a job of its own.
+        checkpointing: those of them whose batch is being read once, by its own job.
         waiting: the branches that wait for a job to share.
-        jobs: the jobs that run.
-        is_cancelled: it will never commit.
+        jobs: the running jobs.
+        is_cancelled: true if it will never commit.
     """
 
     attempt: TransactionAttempt
@@ -54,7 +54,7 @@ class TridentBoltExecutor:
         self.emitting = set(self.edges)
 
     def take(self, emitted: Emitted) -> Iterator[int]:
-        """Take what a spout has emitted; gives the branches that have everything they read now."""
+        """Store a spout's batch; yield the branches whose inputs are complete now."""
         self._emitted[emitted.spout] = emitted
         self.count_rows(emitted.spout, "driver", emitted.rows)
         for branch in emitted.edges:
@@ -62,23 +62,23 @@ class TridentBoltExecutor:
                 yield branch
 
     def member(self, branch: int) -> JobMember:
-        """Return what ``branch`` reads."""
+        """Return the input of ``branch``."""
         emitted = {spout: self._emitted[spout] for spout in sorted(self.branches[branch])}
         inputs = {spout: BranchInput(each.edges[branch], each.batch) for spout, each in emitted.items()}
         return JobMember(self.attempt, self.time, inputs)
 
     def count_rows(self, spout: str, where: str, rows: int) -> None:
-        """Count the rows that ``spout`` gave on the driver or in tasks; several branches may say so, some see none."""
+        """Record the number of rows of ``spout``, on the driver or in tasks; the highest report of a branch counts."""
         self._rows[spout, where] = max(rows, self._rows.get((spout, where), 0))
 
     def count_written(self, output: str, rows: int | None) -> None:
-        """Count the rows that the commit of ``output`` adds or changes, if it can tell."""
+        """Record how many rows the commit of ``output`` adds or changes, if known."""
         if rows is not None:
             self._written[output] = rows
 
     @property
     def rows(self) -> int:
-        """How many rows were read, where anybody counted: not those of emitted DataFrames."""
+        """How many rows were read, as far as counted; rows of emitted DataFrames are not."""
         return sum(self._rows.values())
 
     @property
@@ -88,11 +88,11 @@ class TridentBoltExecutor:
 
     @property
     def is_small(self) -> bool:
-        """Whether all that was emitted is small."""
+        """Whether every emitted batch is small."""
         return all(emitted.is_small for emitted in self._emitted.values() if emitted.edges)
 
     def reads_little(self, branch: int) -> bool:
-        """Tell whether all that ``branch`` reads is small."""
+        """Return true if every batch that ``branch`` reads is small."""
         return all(self._emitted[spout].is_small for spout in self.branches[branch])
 
     @property
@@ -102,16 +102,16 @@ class TridentBoltExecutor:
 
     @property
     def is_working(self) -> bool:
-        """Whether a job of this attempt runs, or waits for its turn: it does not fall silent."""
+        """Whether a job of this attempt runs or waits for its turn, so that it doesn't time out."""
         return bool(self.jobs or self.waiting or self.checkpointing)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing more will come of what is done for it."""
+        """Whether no emission or job of it is unfinished."""
         return not (self.emitting or self.jobs)
 
     def prepare(self, branch: int, receipt: Any) -> None:
-        """Keep ``receipt``, which ``branch`` has prepared; None: nobody knows what."""
+        """Keep ``receipt``, which ``branch`` has prepared; None: it is unknown what was prepared."""
         self._receipts[branch] = receipt
 
     @property
@@ -120,7 +120,7 @@ class TridentBoltExecutor:
         return self._receipts.keys()
 
     def hand_over(self, branch: int) -> Any:
-        """Give the receipt to the commit of ``branch``: it is not given up while nobody knows how that ends."""
+        """Return the receipt for the commit of ``branch``; it is not discarded while the outcome is unknown."""
         receipt = self._handed_over[branch] = self._receipts.pop(branch)
         return receipt
 
@@ -129,14 +129,14 @@ class TridentBoltExecutor:
         self._handed_over.pop(branch, None)
 
     def take_back(self, branch: int) -> Any:
-        """Return the receipt of ``branch``, whose commit has failed, to be given up like the others."""
+        """Return the receipt of ``branch``, whose commit has failed, to be discarded like the others."""
         receipt = self._handed_over.pop(branch)
         if not self.is_cancelled:
             self._receipts[branch] = receipt
         return receipt
 
     def cancel(self) -> dict[int, Any]:
-        """Give it up: it will never commit. Returns the receipts to give up, by branch."""
+        """Mark it as cancelled: it will never commit. Return the receipts to discard, by branch."""
         self.is_cancelled = True
         receipts, self._receipts = self._receipts, {}
         self.waiting.clear()

@@ -1,7 +1,7 @@
-"""`CommitLane`: everything that uses states and sinks, one after the other: commits, aborts, reads, and their close.
+"""`CommitLane`: a queue for all work that uses states and sinks: commits, aborts, reads, and their close.
 
-States of a user's need not be safe for threads, nor for being read while they are written; and an abort or a read that
-came between the steps of a commit could see what no transaction has left.
+User states need not be thread-safe, nor readable while they are written. And an abort or a read between the steps of a
+commit could see a state that no transaction has left.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _COMMITTER_SPOUT = Capabilities(is_fenced=False)
 
 @frozen(kw_only=True)
 class CommitOutput:
-    """What commits in one step: a committer spout, or the outputs of branches; see `BranchShape`.
+    """A participant in one commit step: a committer spout, or the outputs of branches; see `BranchShape`.
 
     Attributes:
-        branches: one, or those whose outputs commit in one transaction of a database.
-        capabilities: what these can do together.
+        branches: one, or several with outputs that commit in one transaction of a database.
+        capabilities: their common capabilities.
     """
 
     name: str
@@ -41,11 +41,11 @@ class CommitOutput:
 
 
 def outputs_of(shape: TopologyShape, together: Sequence[Collection[int]] = ()) -> tuple[CommitOutput, ...]:
-    """Return those that commit, in their order: the committer spouts, then states and sinks.
+    """Return the outputs that commit, in their order: the committer spouts, then states and sinks.
 
     Args:
         shape: of the topology.
-        together: the branches that commit in one step, which has the place of their first; others have one each.
+        together: the groups of branches that commit in one step, at the position of their first; others commit alone.
     """
     spouts = [CommitOutput(name=f"spout {each.name!r}", spout=each.name) for each in shape.spouts if each.is_committer]
     by_branch = {branch: tuple(sorted(branches)) for branches in together for branch in branches}
@@ -64,13 +64,11 @@ def _output_of(shape: TopologyShape, branches: tuple[int, ...]) -> CommitOutput:
 
 
 def partial_commit_txid(last: Collection[int], record: CoordinatorRecord, *, all_remember: bool) -> int:
-    """Return what a takeover finds torn: the last transaction that some states may have, and some not.
-
-    0: there is none.
+    """Return the last transaction that some states may have, and some not; 0 if there is no such transaction.
 
     Args:
         last: the last transaction of each state that remembers it.
-        record: what the takeover goes on from.
+        record: the record with which the takeover continues.
         all_remember: whether these are all states.
     """
     ahead = max(last, default=0)
@@ -89,16 +87,16 @@ class GroupMember:
 
 @define
 class CommitGroup:
-    """Attempts that commit one behind the other: a group commit.
+    """Consecutive attempts that commit in txid order: a group commit.
 
-    Every output commits small ones in one step; a large one is a step of its own, so that what waits for the place
-    it takes up may start.
+    Every output commits small attempts in one step. A large one gets its own step, so that batches that wait for its
+    place may start.
 
     Attributes:
         first: its first transaction.
-        waiting: those that no step has had yet.
-        members: those of the present step.
-        output: the number of the output that has the step.
+        waiting: the attempts that were in no step yet.
+        members: the attempts of the present step.
+        output: the number of the output that commits the step now.
     """
 
     first: int
@@ -107,7 +105,7 @@ class CommitGroup:
     output: int = 0
 
     def cut(self) -> None:
-        """Turn to the next step."""
+        """Begin the next step."""
         small = list(takewhile(lambda member: member.executor.is_small, self.waiting))
         self.members, self.output = small or self.waiting[:1], 0
         del self.waiting[: len(self.members)]
@@ -120,13 +118,13 @@ class CommitGroup:
 
 @define(eq=False)
 class CommitLane:
-    """Has one thing done at a time, in the order in which they came.
+    """A FIFO queue: runs one commit step, abort or read at a time.
 
     Attributes:
-        outputs: those that commit, in their order.
-        partial_commit_txid: a transaction that some outputs may have and others don't have yet: its commit has begun,
-            and did not get to its end; 0: none.
-        committed_txid: the last transaction that all outputs have, where none is torn.
+        outputs: the outputs that commit, in their order.
+        partial_commit_txid: a transaction that may be in some outputs but not in all: its commit has begun, and did not
+            finish; 0: none.
+        committed_txid: the last transaction that all outputs have, if none is partially committed.
     """
 
     outputs: tuple[CommitOutput, ...]
@@ -134,11 +132,11 @@ class CommitLane:
     committed_txid: int = 0
     _queue: deque[CommitGroup | Abort | ReadWanted | CloseStates] = field(factory=deque, init=False)
     _current: CommitGroup | Abort | Answer | CloseStates | None = field(default=None, init=False)
-    _parked: list[ReadWanted] = field(factory=list, init=False)  # until no transaction is torn
+    _parked: list[ReadWanted] = field(factory=list, init=False)  # until no transaction is partially committed
     _is_closing: bool = field(default=False, init=False)
 
     def add(self, item: CommitGroup | Abort | ReadWanted | CloseStates) -> Iterator[Instruction]:
-        """Have ``item`` done after what came before it."""
+        """Enqueue ``item``, and start it if the lane is free."""
         if self._is_closing and isinstance(item, ReadWanted):
             yield Refuse(item.read)
             return
@@ -146,7 +144,7 @@ class CommitLane:
         yield from self._next()
 
     def step_committed(self) -> Iterator[Instruction]:
-        """End the step that was asked for: it is done."""
+        """Mark the running commit step as committed."""
         group = self._ended_step()
         for member in group.members:
             for branch in self.outputs[group.output].branches:
@@ -160,7 +158,7 @@ class CommitLane:
         yield from self._next()
 
     def step_failed(self, why: Diagnosis) -> Iterator[Instruction]:
-        """End the step that was asked for: it has raised. Nobody knows what it has done; the others don't follow."""
+        """Mark the running commit step as failed. Its effects are unknown; the other outputs don't commit it."""
         group = self._ended_step()
         output = self.outputs[group.output]
         spouts = (output.spout,) if output.spout else ()
@@ -168,18 +166,18 @@ class CommitLane:
         executors = [member.executor for member in reversed(group.members)]
         for executor, branch in product(executors, reversed(output.branches)):
             receipt = executor.take_back(branch)
-            if executor.is_cancelled:  # the states may wait to be closed: it is given up before
+            if executor.is_cancelled:  # the states may wait to be closed: discard the receipt before
                 self._queue.appendleft(Abort(executor.attempt, executor.time, branch, receipt))
         yield from self._next()
 
     def ended(self, kind: type[Abort | Answer | CloseStates]) -> Iterator[Instruction]:
-        """End the abort, read or close that was asked for."""
+        """Mark the running abort, read or close as finished."""
         assert isinstance(self._current, kind), our_bug(f"{kind.__name__} ended, and {self._current} is done")
         self._current = None
         yield from self._next()
 
     def close(self) -> Iterator[Instruction]:
-        """Close: nothing commits any more, and nobody reads; what is to be given up is."""
+        """Close the lane: no commit or read starts any more; waiting aborts are still done."""
         self._is_closing = True
         reads = [*self._parked, *(item for item in self._queue if isinstance(item, ReadWanted))]
         self._queue = deque(item for item in self._queue if isinstance(item, Abort))
@@ -189,12 +187,12 @@ class CommitLane:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is done, and nothing waits."""
+        """Whether no item runs or waits."""
         return self._current is None and not self._queue
 
     @property
     def unfenced(self) -> str:
-        """What commits without a fence just now; empty: nothing does."""
+        """The output that commits without a fence just now; empty: none does."""
         group = self._current
         if not isinstance(group, CommitGroup) or self.outputs[group.output].capabilities.is_fenced:
             return ""
@@ -202,7 +200,7 @@ class CommitLane:
 
     @property
     def is_alive(self) -> bool:
-        """Whether what is done visibly goes on: whoever commits is not silent, also while it waits for that."""
+        """Whether the running item visibly makes progress: then a commit that runs or waits doesn't time out."""
         match self._current:
             case CommitGroup() as group:
                 return self.outputs[group.output].capabilities.keeps_alive
@@ -230,7 +228,7 @@ class CommitLane:
         if not group.members:
             group.cut()
         if any(member.executor.is_cancelled for member in group.members) or self._is_closing:
-            return  # those behind it were cancelled with it
+            return  # the attempts after it were cancelled with it
         if not self.outputs:
             return
         output = self.outputs[group.output]

@@ -1,4 +1,4 @@
-"""What a spout emitted for one attempt, before Spark sees it."""
+"""The rows that a spout emitted for one attempt, before Spark reads them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Splits:
     """Input that Spark tasks read: one task calls ``read`` for each of ``splits``.
 
     Attributes:
-        reports_offsets: what ``read`` finds out while it reads decides what the next batch is; its generator returns
-            that as a note. Then it is read once, by a job of its own.
-        fingerprinting: the generators that ``read`` gives return a number that tells their rows from others; the sum of
-            these doesn't depend on how the batch is cut.
+        reports_offsets: reading finds out where the next batch begins; the generator returns that as a note. Then the
+            batch is read once, by its own job.
+        fingerprinting: the generators of ``read`` return a hash of their rows; the sum of these doesn't depend on how
+            the batch is split.
     """
 
     splits: tuple[Any, ...]
@@ -37,29 +37,29 @@ class Splits:
 
 
 HASHED_BY_READER = "read"
-"""The kind of a fingerprint that is made of what ``read`` of `Splits` has told of its rows."""
+"""The kind of a fingerprint that consists of the hashes which ``read`` of `Splits` has returned."""
 
 
 @frozen(eq=False)
 class ReadRows:
-    """Fingerprinting splits that the driver has read itself: the rows, and the sum of what ``read`` told of them."""
+    """Fingerprinting splits that the driver has read itself: the rows, and the sum of the returned hashes."""
 
     table: pa.Table
     hash: int
 
     @classmethod
     def of(cls, table: pa.Table, told: Iterable[int]) -> ReadRows:
-        """Return the rows of splits, of which ``read`` has ``told`` a number each."""
+        """Return the rows of splits, with one hash ``told`` by ``read`` for each."""
         return cls(table, sum(told) % 2**64)
 
 
 @frozen
 class ReportedOffsets:
-    """What is known of a batch that was emitted by a job of its own.
+    """The results of a batch that was read once, by its own job.
 
     Attributes:
-        notes: what its tasks found out, one of each.
-        rows: how many rows they gave.
+        notes: the findings of its tasks, one of each.
+        rows: how many rows they read.
     """
 
     notes: tuple[str, ...]
@@ -69,18 +69,19 @@ class ReportedOffsets:
 
 SMALL_ROWS = 4096
 SMALL_BYTES = 1 << 20
-"""Up to here a batch that is in memory shares a job with others: it costs less than the job itself."""
+"""The limits up to which a batch in memory shares a job with others: it costs less than the job itself."""
 
 
 @frozen
 class EmittedBatch:
-    """All that a spout emitted for one attempt, in the order it did.
+    """Everything that a spout emitted for one attempt, in order.
 
     Attributes:
         chunks: Arrow tables, `ReadRows`, DataFrames and `Splits`.
-        counts: what its emitter has counted so far.
+        counts: the counts of its emitter so far.
         hashes_frames: whether the rows of its DataFrames are counted and hashed.
-        verifies: called on the driver after the splits were read; each raises if they aren't the batch's any more.
+        verifies: called on the driver after the splits were read; each raises if the splits don't belong to the batch
+            any more.
     """
 
     schema: StructType
@@ -91,10 +92,10 @@ class EmittedBatch:
     verifies: tuple[Callable[[], None], ...] = ()
 
     def verify(self) -> None:
-        """Compare the source with what the batch was defined for, after its splits were read.
+        """Compare the source with the batch's definition, after its splits were read.
 
         Raises:
-            TaskFailed: they aren't the batch's any more, or the source doesn't answer.
+            TaskFailed: the source has changed, or doesn't answer.
         """
         for verify in self.verifies:
             try:
@@ -104,40 +105,38 @@ class EmittedBatch:
 
     @property
     def is_read_once(self) -> bool:
-        """Whether it has to be read once, by a job of its own, before anything else is emitted."""
+        """Whether it must be read once, by its own job, before the next emission."""
         reports = any(isinstance(chunk, Splits) and chunk.reports_offsets for chunk in self.chunks)
         return reports or self.hashes_frames
 
     @property
     def is_settled(self) -> bool:
-        """Whether reading it again gives the same rows, whatever the spout promises: they are in memory."""
+        """Whether reading it again returns the same rows, regardless of the spout's promise: they are in memory."""
         return all(isinstance(chunk, pa.Table) for chunk in self.sources)
 
     @property
     def is_small(self) -> bool:
-        """Whether it is in memory, and too small for a job of its own to be worth it."""
+        """Whether it is in memory, and too small to deserve its own job."""
         size = sum(chunk.nbytes for chunk in self.sources if isinstance(chunk, pa.Table))
         return self.is_settled and self.known_rows <= SMALL_ROWS and size <= SMALL_BYTES
 
     @property
     def sources(self) -> tuple[pa.Table | DataFrame | Splits, ...]:
-        """Where the rows of each part come from: from memory, from Spark, or from tasks that read them."""
+        """The sources of the rows of each part: memory, Spark, or reading tasks."""
         return tuple(chunk.table if isinstance(chunk, ReadRows) else chunk for chunk in self.chunks)
 
     @property
     def table(self) -> pa.Table:
-        """The rows of a batch that is in memory."""
+        """The rows of a batch in memory."""
         schema = arrow_schema(self.schema)
         tables = [chunk.cast(schema) for chunk in self.sources if isinstance(chunk, pa.Table)]
         return pa.concat_tables([schema.empty_table(), *tables])
 
     def fingerprint(self, read: Fingerprint | None = None) -> Fingerprint | None:
-        """Return that of all rows, of which those that tasks have read have the fingerprint ``read``.
+        """Return the fingerprint of all rows, given that of the rows that tasks have read; None if unknown.
 
-        None: nobody knows it.
-
-        It follows from what was emitted, never from what a job does with it: a replay may take another way. Nobody
-        hashes the rows of DataFrames, unless that was asked for: a job reads only those of their columns that it needs.
+        It depends only on what was emitted, never on what a job does with it: a replay may use another plan. The rows
+        of DataFrames are not hashed, unless that was requested: a job reads only the columns that it needs.
         """
         has_frames = any(isinstance(chunk, DataFrame) for chunk in self.chunks)
         if (has_frames and not self.hashes_frames) or ((self.tasks or has_frames) and read is None):
@@ -157,7 +156,7 @@ class EmittedBatch:
 
     @property
     def known_rows(self) -> int:
-        """How many rows it has as far as is known before the job that reads it."""
+        """How many rows it has, as far as known before the job that reads it."""
         if self.reported:
             return self.reported.rows
         given: int = sum(chunk.num_rows for chunk in self.sources if isinstance(chunk, pa.Table))
@@ -165,5 +164,5 @@ class EmittedBatch:
 
     @property
     def tasks(self) -> int:
-        """How many reports its reading tasks make."""
+        """How many reports its reading tasks send."""
         return sum(len(chunk.splits) for chunk in self.chunks if isinstance(chunk, Splits))

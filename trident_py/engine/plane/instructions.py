@@ -1,4 +1,4 @@
-"""What the data plane asks for, in the imperative."""
+"""The instructions that the data plane returns, in the imperative."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from trident_py.engine.plane.work import CommitMember, Job, JobMember
 
 @frozen
 class Emit:
-    """Have ``spout`` emit its part of ``attempt``, after what it was asked for before.
+    """Let ``spout`` emit its part of ``attempt``, after its earlier work.
 
     Attributes:
-        number: by which it knows the transaction; None: its part is nothing, and it doesn't hear of it.
+        number: of the transaction, for the spout; None: its part is empty, and the spout is not called.
     """
 
     attempt: TransactionAttempt
@@ -37,14 +37,14 @@ class RunJob:
 
 @frozen
 class CancelJob:
-    """Cancel a job that was asked for; `JobDone` or `JobFailed` comes all the same."""
+    """Cancel a job that was started; `JobDone` or `JobFailed` follows all the same."""
 
     job: Job
 
 
 @frozen
 class CancelEmit:
-    """Nobody wants this batch any more, nor a job that reads it; `Emitted` or `EmitFailed` comes all the same."""
+    """Cancel an emission, and any job that reads the batch; `Emitted` or `EmitFailed` follows all the same."""
 
     attempt: TransactionAttempt
     spout: str
@@ -52,12 +52,12 @@ class CancelEmit:
 
 @frozen
 class CommitStep:
-    """Have an output commit these attempts, in this order and one atomic step: its `commit_group`.
+    """Let an output commit these attempts, in this order and in one atomic step: its `commit_group`.
 
     Attributes:
         spout: the committer spout that is the output; empty: the outputs of ``branches`` are.
         branches: one; several, if their outputs commit in one transaction of a database.
-        group_first: the first transaction of the group that these attempts are a part of.
+        group_first: the first transaction of the group that these attempts belong to.
     """
 
     spout: str
@@ -68,7 +68,7 @@ class CommitStep:
 
 @frozen
 class Abort:
-    """Have the output of ``branch`` give up what it prepared for ``attempt``."""
+    """Let the output of ``branch`` discard the work that it prepared for ``attempt``."""
 
     attempt: TransactionAttempt
     time: int
@@ -78,7 +78,7 @@ class Abort:
 
 @frozen
 class Answer:
-    """Make a read that was wanted.
+    """Run a read that was requested.
 
     Attributes:
         committed_txid: the last transaction that all outputs have.
@@ -90,17 +90,17 @@ class Answer:
 
 @frozen
 class Refuse:
-    """Tell who wanted to read that the topology has ended."""
+    """Fail a requested read, because the topology has ended."""
 
     read: Any
 
 
 @frozen
 class DeliverSuccess:
-    """Tell both halves of ``spout`` of the success of ``attempt``, after what they were asked for before.
+    """Deliver the success of ``attempt`` to both halves of ``spout``, after their earlier work.
 
     Attributes:
-        number: by which they know the transaction.
+        number: of the transaction, for the spout.
     """
 
     attempt: TransactionAttempt
@@ -110,14 +110,14 @@ class DeliverSuccess:
 
 @frozen
 class Post:
-    """Tell the driver."""
+    """Send ``message`` to the driver."""
 
     message: Message
 
 
 @frozen
 class CloseSpouts:
-    """Close both halves of every spout, after what they were asked for before."""
+    """Close both halves of every spout, after their earlier work."""
 
 
 @frozen
@@ -127,14 +127,14 @@ class CloseStates:
 
 @frozen
 class KeepLeading:
-    """Keep leading although the topology has ended: ``what`` goes on, and nothing would refuse what it writes late."""
+    """Keep leading although the topology has ended: late writes of ``what``, which still runs, would be accepted."""
 
     what: str
 
 
 @frozen
 class Abandon:
-    """Have every state refuse what threads that don't return write from now on; they are left behind soon."""
+    """Make every state refuse late writes of threads that don't return; these threads are soon left behind."""
 
 
 Instruction = (

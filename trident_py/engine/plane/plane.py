@@ -1,14 +1,16 @@
-"""The data plane: the one machine that decides what is done with which attempt of a batch, and when.
+"""The data plane: the one machine that decides which work is done for which attempt of a batch, and when.
 
-It is told what happened (`handle`) and answers with what to do: no thread, no clock, no Spark, no lock. Both machines,
-this one and `coordinators.protocol.master`, turn on the driver's thread; `engine.threads.streams` carries the
-instructions out on threads and tells what came of them.
+It receives stimuli (`handle`) and returns instructions: it uses no thread, clock, Spark or lock. Both machines, this
+one and `coordinators.protocol.master`, run on the driver's thread. `engine.threads.streams` carries the instructions
+out on threads, and reports the results.
 
-Theory of operation. An attempt is announced, and every spout emits its part. A branch is processed when all spouts that
-it reads have emitted: by a job of its own, or, where it can be and the batch is small, by one that it shares with other
-attempts (`JobBatcher`). What the job has prepared, the receipt, is kept until the attempt is committed or cancelled.
-Everything that uses states and sinks is done one after the other (`CommitLane`). What fails is told to the driver,
-which cancels the attempt and every later one; what a cancelled attempt has prepared, or prepares yet, is given up.
+Theory of operation. An attempt is announced, and every spout emits its part. A branch runs when all spouts that it
+reads have emitted. It runs as its own job, or, for a small batch if possible, as a job that it shares with other
+attempts (`JobBatcher`). The job's prepared work, the receipt, is kept until the attempt is committed or cancelled.
+
+All work that uses states and sinks is done one item after the other (`CommitLane`). A failure is reported to the
+driver, which cancels the attempt and every later one. Work that a cancelled attempt has prepared, or still prepares, is
+discarded.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ from trident_py.engine.plane.stimuli import (
 from trident_py.engine.plane.work import Half, Job, Processed, TopologyShape
 
 ROWS_MAX = 16_384
-"""Of one job, which rows on the driver enter at 80 000 a second: more gain little, and all of them wait for it."""
+"""The maximum number of rows of one job.
+
+Rows on the driver enter at 80 000 a second: more gain little, and all of them wait for it.
+"""
 
 
 @frozen
@@ -83,8 +88,8 @@ class _Waiting:
 class JobBatcher:
     """Decides which small batches share a job.
 
-    One job a branch runs at a time, and all that comes meanwhile goes into the next one; a batch that is alone has a
-    job at once.
+    One job per branch runs at a time, and batches that arrive meanwhile go into the next one. A batch that is alone
+    gets a job at once.
     """
 
     _waiting: defaultdict[int, list[_Waiting]] = field(factory=lambda: defaultdict(list), init=False)
@@ -94,12 +99,12 @@ class JobBatcher:
     _running: dict[int, Job] = field(factory=dict, init=False)
 
     def add(self, branch: int, attempt: TransactionAttempt, rows: int) -> Job | None:
-        """Take ``attempt``, which has what ``branch`` reads, so many rows; gives the job that starts now, if any."""
+        """Add ``attempt``, with ``rows`` input rows for ``branch``; return the job that starts now, if any."""
         self._waiting[branch].append(_Waiting(attempt, rows))
         return None if branch in self._running else self._next(branch)
 
     def drop(self, attempt: TransactionAttempt) -> None:
-        """Drop ``attempt``, which will never commit: it goes into no job any more."""
+        """Remove ``attempt``, which will never commit, from all future jobs."""
         for branch, waiting in self._waiting.items():
             self._waiting[branch] = [each for each in waiting if each.attempt != attempt]
         for branch, groups in self._again.items():
@@ -107,7 +112,7 @@ class JobBatcher:
             self._again[branch] = deque(group for group in left if group)
 
     def end(self, job: Job, again: Sequence[Sequence[TransactionAttempt]] = ()) -> Job | None:
-        """End a job; these groups of its attempts have to run again, ahead of others; gives the next job."""
+        """End a job and return the next one; the groups in ``again`` must run again, before others."""
         assert self._running.get(job.branch) == job, our_bug(f"{job} ended, and was not running")
         del self._running[job.branch]
         self._again[job.branch].extendleft(tuple(group) for group in reversed(again))
@@ -129,19 +134,19 @@ class JobBatcher:
 
 
 def bisected(attempts: Sequence[TransactionAttempt]) -> list[Sequence[TransactionAttempt]]:
-    """Halves of what shared a failed job of which nobody knows whose failure it was; one alone stays as it is."""
+    """Return the halves of a failed shared job without known culprit; a single attempt stays as it is."""
     middle = len(attempts) // 2
     return [half for half in (attempts[:middle], attempts[middle:]) if half]
 
 
-# large: one machine behind one door; what it keeps of each attempt, job and commit is in files of their own
+# large: one machine with one entry point; its data on each attempt, job and commit are in other files
 @define(kw_only=True, eq=False)
 class DataPlane:
-    """Decides; never acts. One door: `handle`.
+    """Decides; never acts. One entry point: `handle`.
 
     Attributes:
-        shape: what the topology consists of.
-        is_held: it waits for a commit without a fence.
+        shape: the spouts and branches of the topology.
+        is_held: true while its end waits for a commit without a fence.
     """
 
     shape: TopologyShape
@@ -150,15 +155,15 @@ class DataPlane:
     _batcher: JobBatcher = field(factory=JobBatcher, init=False)
     _lane: CommitLane = field(default=Factory(lambda self: CommitLane(outputs_of(self.shape)), True), init=False)
     _counts: TransactionCounts = field(factory=TransactionCounts, init=False)
-    _untold: dict[int, set[tuple[str, Half]]] = field(factory=dict, init=False)  # who has not taken a success yet
-    _open: set[tuple[str, Half]] = field(factory=set, init=False)  # what is to be closed
+    _untold: dict[int, set[tuple[str, Half]]] = field(factory=dict, init=False)  # halves that await a success
+    _open: set[tuple[str, Half]] = field(factory=set, init=False)  # halves that are to be closed
     _is_closing: bool = field(default=False, init=False)
     _is_forced: bool = field(default=False, init=False)
     _are_states_closing: bool = field(default=False, init=False)
     _are_states_closed: bool = field(default=False, init=False)
 
     def handle(self, stimulus: Stimulus) -> list[Instruction]:
-        """Take one stimulus and answer with the instructions that follow from it, to be carried out in this order."""
+        """Return the instructions that follow from a stimulus, in the order in which to carry them out."""
         instructions = list(self._taken(stimulus))
         if self._is_closing and not self._are_states_closing and self._is_quiet:
             instructions += self._close_states()
@@ -168,27 +173,27 @@ class DataPlane:
     # --- what others may know -----------------------------------------------------------------------------------------
 
     def consumers(self, stream: StreamId) -> int:
-        """Count who listens: every spout to ``$batch``, whatever commits to ``$commit``."""
+        """Return the number of consumers: every spout for ``$batch``, every committing output for ``$commit``."""
         return len(self.shape.spouts) if stream is StreamId.BATCH else len(self._lane.outputs)
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Return the phases that something visibly works on.
+        """Return the phases that some task is visibly working on.
 
-        Batches that have a job, and all commits where one goes on.
+        These are batches with a job, and all commits while one of them makes progress.
         """
         live = [executor for executor in self._executors.values() if not executor.is_cancelled]
         working = [(executor.attempt, StreamId.BATCH) for executor in live if executor.is_working]
         return [*working, *((executor.attempt, StreamId.COMMIT) for executor in live if self._lane.is_alive)]
 
     def counted(self, attempt: TransactionAttempt) -> Counts:
-        """Return what a live attempt has read and counted; nobody counts the rows of emitted DataFrames."""
+        """Return the counts of a live attempt; the rows of emitted DataFrames are not counted."""
         executor = self._executors.get(attempt)
         counted = Counts(by_name=self._counts.of(attempt))
         return executor.counted + counted if executor else counted
 
     @property
     def is_closed(self) -> bool:
-        """Whether all that was to end has ended."""
+        """Whether all work has ended after `Closing`."""
         return self._are_states_closed and self._is_quiet and self._lane.is_idle
 
     @property
@@ -329,16 +334,16 @@ class DataPlane:
     ) -> Iterator[Instruction]:
         for executor in executors:
             if executor.is_cancelled or executor is failed:
-                yield from self._keep(executor, job.branch, Processed(None))  # nobody knows what it has prepared
+                yield from self._keep(executor, job.branch, Processed(None))  # it is unknown what it has prepared
         if failed is not None:
             yield Post(Failed(failed.attempt, why.cause, why.kind, self.shape.branches[job.branch].spouts))
 
     def _divided(
         self, job: Job, executors: Sequence[TridentBoltExecutor], why: Diagnosis
     ) -> tuple[TridentBoltExecutor | None, list[Sequence[TransactionAttempt]]]:
-        """Return whose rows made a job fail, if that is known, and who has to run again, in which jobs.
+        """Return the attempt that made a job fail, if known, and the groups that must run again, one job each.
 
-        Where it is nobody's own, as a lost executor, the first has failed, and those behind it fail with it.
+        If no attempt is the cause, such as for a lost executor, the first one fails, and those after it fail with it.
         """
         live = [executor for executor in executors if not executor.is_cancelled]
         if not live:
@@ -353,7 +358,7 @@ class DataPlane:
 
     def _keep(self, executor: TridentBoltExecutor, branch: int, processed: Processed) -> Iterator[Instruction]:
         if executor.is_cancelled:
-            if not self._are_states_closing:  # else the next takeover sweeps what it has prepared
+            if not self._are_states_closing:  # otherwise the next takeover removes what it has prepared
                 yield from self._lane.add(Abort(executor.attempt, executor.time, branch, processed.receipt))
             return
         executor.prepare(branch, processed.receipt)
@@ -376,7 +381,7 @@ class DataPlane:
         for spout in sorted(executor.emitting):
             yield CancelEmit(attempt, spout)
         for job in sorted(executor.jobs, key=lambda job: job.branch):
-            if all(self._executors[each].is_cancelled for each in job.attempts):  # else the others' job goes on
+            if all(self._executors[each].is_cancelled for each in job.attempts):  # else the others need the job
                 yield CancelJob(job)
         self._forget_if_idle(executor)
 
@@ -385,7 +390,7 @@ class DataPlane:
             self._executors.pop(executor.attempt, None)
 
     def _succeed(self, attempt: TransactionAttempt, number: int | None) -> Iterator[Instruction]:
-        self._executors.pop(attempt, None)  # of an earlier leader's there is none
+        self._executors.pop(attempt, None)  # an attempt of an earlier leader has none
         self._counts.close(attempt)
         if number is None:
             yield Post(SuccessDelivered(attempt.txid))
@@ -436,10 +441,10 @@ class DataPlane:
             yield from self._close_states()
         yield Abandon()
 
-    # --- what must hold -----------------------------------------------------------------------------------------------
+    # --- invariants ---------------------------------------------------------------------------------------------------
 
     def _check(self, stimulus: Stimulus) -> None:
-        """Assert, after a transition, what must hold of the attempts that it was about."""
+        """Assert, after a transition, the invariants of the attempts that it was about."""
         match stimulus:
             case JobDone(job) | JobFailed(job):
                 attempts: Sequence[TransactionAttempt] = job.attempts

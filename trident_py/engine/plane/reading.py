@@ -1,4 +1,4 @@
-"""`SplitRead`: what is known of the rows of a split when they have been read, in a task or on the driver."""
+"""`SplitRead`: reads a split, in a task or on the driver, and keeps the fingerprint of its rows."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from trident_py.rows.schema import shown
 
 
 def as_declared(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return what a reader gave with the fields of ``schema``: in its order, and of its types."""
+    """Return the rows of a reader with the fields of ``schema``: in its order, and with its types."""
     given = rows.select(schema.names)
     return given if given.schema.types == schema.types else given.cast(schema)
 
 
 @define
 class SplitRead:
-    """The rows of a split, what they were, and what its generator returned after the last one, if it did."""
+    """The rows of a split, their fingerprint, and the value that its generator returned after the last row, if any."""
 
     rows: Iterable[pa.RecordBatch] | Generator[pa.RecordBatch, None, str | int]
     seen: Fingerprint = NO_ROWS
     returned: str | int = ""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows."""
+        """Yield the rows."""
         if isinstance(self.rows, Generator):
             self.returned = yield from self.rows
         else:
@@ -35,7 +35,7 @@ class SplitRead:
 
     @property
     def hash(self) -> int:
-        """What the generator of a fingerprinting spout has returned.
+        """The hash that the generator of a fingerprinting spout has returned.
 
         Raises:
             SpoutError: it is no number.

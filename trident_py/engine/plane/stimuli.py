@@ -1,4 +1,4 @@
-"""What the data plane is told, in the past tense."""
+"""The stimuli that the data plane receives, in the past tense."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from trident_py.engine.plane.work import Half, Job, Processed
 
 @frozen
 class TakenOver:
-    """What is done from now on is done by a new leader.
+    """This process leads from now on.
 
     Attributes:
-        partial_commit_txid: a transaction that some states may have and others don't have yet; 0: there is none.
-        together: the branches whose outputs commit in one step.
+        partial_commit_txid: a transaction that may be in some states but not in all; 0: there is no such transaction.
+        together: the groups of branches whose outputs commit in one step.
         committed_txid: the last transaction that is committed.
     """
 
@@ -36,7 +36,7 @@ class BatchAnnounced:
     """``$batch``; ``edges`` are those of the spouts, in their order.
 
     Attributes:
-        number: by which spouts know the transaction; None: it is empty, and none of them hears of it.
+        number: of the transaction, for spouts; None: it is empty, and spouts are not called.
     """
 
     attempt: TransactionAttempt
@@ -48,7 +48,7 @@ class BatchAnnounced:
 
 @frozen
 class CommitAnnounced:
-    """``$commit`` for a group of attempts that follow each other; given are the edges of each, by output."""
+    """``$commit`` for a group of consecutive attempts; the values are the edges of each, by output."""
 
     group: Mapping[TransactionAttempt, Sequence[int]]
 
@@ -75,12 +75,12 @@ class Closing:
 
 @frozen
 class PatienceEnded:
-    """What was to end has not ended in time."""
+    """The threads have not ended in time."""
 
 
 @frozen
 class EndForced:
-    """The end may not wait for what commits without a fence."""
+    """The end must not wait for commits without a fence."""
 
 
 # --- stimuli: from threads --------------------------------------------------------------------------------------------
@@ -91,12 +91,12 @@ class Emitted:
     """A spout has emitted its part of an attempt.
 
     Attributes:
-        batch: what it emitted.
-        rows: how many rows that are, as far as is known.
+        batch: that it emitted.
+        rows: how many rows the batch has, as far as known.
         is_small: whether it may share a job.
         edges: one for each branch that reads it.
-        resolved: what emitting it has told of its definition.
-        counts: what the emitter has counted.
+        resolved: messages about its definition that emitting has found out.
+        counts: the counts of the emitter.
     """
 
     attempt: TransactionAttempt
@@ -111,7 +111,7 @@ class Emitted:
 
 @frozen
 class EmitFailed:
-    """A spout has raised instead, or there was nobody who wanted its batch any more."""
+    """A spout has raised instead, or its emission was cancelled before it began."""
 
     attempt: TransactionAttempt
     spout: str
@@ -120,7 +120,7 @@ class EmitFailed:
 
 @frozen
 class CheckpointBegun:
-    """A spout has emitted, and a job of its own reads the batch once, to its end; `Emitted` or `EmitFailed` follows."""
+    """A spout has emitted, and its own job reads the batch once, to its end; `Emitted` or `EmitFailed` follows."""
 
     attempt: TransactionAttempt
     spout: str
@@ -128,7 +128,7 @@ class CheckpointBegun:
 
 @frozen
 class JobDone:
-    """A job has ended; ``made`` is what it has made of each of its attempts."""
+    """A job has ended; ``made`` are the results, in order of its attempts."""
 
     job: Job
     made: Sequence[Processed]
@@ -144,14 +144,14 @@ class JobFailed:
 
 @frozen
 class StepCommitted:
-    """The commit step that was asked for is done; told is what was counted in it."""
+    """The commit step is done, with these counts."""
 
     counts: CommitCounts = field(factory=dict)
 
 
 @frozen
 class StepFailed:
-    """The commit step that was asked for has raised; told is what was counted before."""
+    """The commit step has raised; ``counts`` are those before the failure."""
 
     why: Diagnosis
     counts: CommitCounts = field(factory=dict)
@@ -159,15 +159,15 @@ class StepFailed:
 
 @frozen
 class Aborted:
-    """The abort that was asked for has been made, or couldn't be."""
+    """The abort was done, or failed."""
 
 
 @frozen
 class ReadWanted:
-    """Somebody wants to read the states.
+    """A reader wants to read the states.
 
     Attributes:
-        read: whatever tells one from others.
+        read: identifies the read.
         whole: only while all states are at the same transaction.
     """
 
@@ -177,7 +177,7 @@ class ReadWanted:
 
 @frozen
 class ReadDone:
-    """The read that was asked for is over."""
+    """The running read is finished."""
 
 
 @frozen
@@ -187,7 +187,7 @@ class StatesClosed:
 
 @frozen
 class SpoutSucceeded:
-    """One half of a spout has taken the success of ``txid``."""
+    """One half of a spout has processed the success of ``txid``."""
 
     txid: int
     spout: str
@@ -196,7 +196,7 @@ class SpoutSucceeded:
 
 @frozen
 class SpoutClosed:
-    """One half of a spout is closed, as it was asked to be."""
+    """One half of a spout is closed."""
 
     spout: str
     half: Half
@@ -204,7 +204,7 @@ class SpoutClosed:
 
 @frozen
 class Broke:
-    """Something went wrong that no replay mends."""
+    """An error that no replay can mend."""
 
     cause: BaseException
 

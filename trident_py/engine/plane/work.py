@@ -1,4 +1,8 @@
-"""Jobs and commits, as the data plane and its threads hand them around: batches and receipts go along as they are."""
+"""Data classes of the data plane and its threads.
+
+The shape of a topology (`TopologyShape`), jobs (`Job`, `JobMember`, `Processed`) and commit steps (`CommitMember`).
+Batches and receipts are passed on unchanged.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from trident_py.participants.capabilities import COMMITTING, Capabilities
 
 @frozen(kw_only=True)
 class SpoutShape:
-    """What the data plane has to know of a spout.
+    """The facts about a spout that the data plane needs.
 
     Attributes:
         is_committer: whether its emitter takes part in commits.
@@ -28,13 +32,13 @@ class SpoutShape:
 
 @frozen(kw_only=True)
 class BranchShape:
-    """What the data plane has to know of a branch and of the output at its end.
+    """The facts about a branch and its output that the data plane needs.
 
     Attributes:
         name: of the output, for messages.
-        spouts: whose batches it reads.
-        is_shareable: whether small batches of several attempts may go through it in one job.
-        capabilities: what its output can do.
+        spouts: the spouts that it reads.
+        is_shareable: whether small batches of several attempts may run through it in one job.
+        capabilities: of its output.
     """
 
     name: str
@@ -45,14 +49,14 @@ class BranchShape:
 
 @frozen(kw_only=True)
 class TopologyShape:
-    """What the data plane has to know of a topology."""
+    """The facts about a topology that the data plane needs."""
 
     spouts: tuple[SpoutShape, ...]
     branches: tuple[BranchShape, ...]
 
 
 class Half(Enum):
-    """The two halves of a spout, each on a thread of its own."""
+    """The two halves of a spout, each with its own thread."""
 
     COORDINATOR = "coordinator"
     EMITTER = "emitter"
@@ -60,7 +64,11 @@ class Half(Enum):
 
 @frozen(cache_hash=True)  # each of its attempts keeps it in a set
 class Job:
-    """One Spark job: one branch of these attempts; ``is_shared`` where it is for small batches, of one or more."""
+    """One Spark job: one branch of these attempts.
+
+    Attributes:
+        is_shared: whether it is a job for small batches, of one or more attempts.
+    """
 
     branch: int
     attempts: tuple[TransactionAttempt, ...]
@@ -69,7 +77,7 @@ class Job:
 
 @frozen
 class BranchInput:
-    """What a spout gives a branch: the batch, and the acker edge that announces it."""
+    """A spout's input for a branch: the batch, and the acker edge that announces it."""
 
     edge: int
     batch: Any
@@ -77,7 +85,7 @@ class BranchInput:
 
 @frozen
 class JobMember:
-    """One of the attempts of a job: what its branch reads, by spout, and its transaction's time in milliseconds."""
+    """One of the attempts of a job: the input of its branch, by spout, and its transaction's time in milliseconds."""
 
     attempt: TransactionAttempt
     time: int
@@ -86,14 +94,14 @@ class JobMember:
 
 @frozen
 class Processed:
-    """What a job has made of an attempt.
+    """The result of a job for an attempt.
 
     Attributes:
-        receipt: what the output has prepared; handed to its commit, or given up.
-        reports: for the driver, once the receipt is kept.
-        rows: how many rows its tasks read, by spout, where they count them.
-        counts: what user functions have counted.
-        written: how many rows its commit adds or changes; None: the output can't tell.
+        receipt: the work that the output has prepared; passed to its commit or abort.
+        reports: messages for the driver, to send once the receipt is kept.
+        rows: how many rows its tasks read, by spout, if they count them.
+        counts: the counts of user functions.
+        written: how many rows its commit adds or changes; None: the output doesn't know.
     """
 
     receipt: Any
@@ -109,7 +117,7 @@ class CommitMember:
 
     Attributes:
         number: as in `BatchAnnounced`.
-        receipts: what the output of each branch has prepared; none for a committer spout.
+        receipts: the work that the output of each branch has prepared; none for a committer spout.
     """
 
     attempt: TransactionAttempt

@@ -1,1 +1,1 @@
-"""What the machine asks of the engines and threads that act for it."""
+"""The interfaces through which the machine uses the engines and threads that act for it."""

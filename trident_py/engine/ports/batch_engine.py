@@ -1,4 +1,4 @@
-"""What runs batches: Spark (`spark_engine`), or Python on the driver (`row_engine`)."""
+"""`BatchEngine`: the interface to run batches, implemented with Spark (`spark_engine`) and Python (`row_engine`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trident_py.spark.asking import Life
 from trident_py.worker.steps import Values
 
 AskState: TypeAlias = Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
-"""Asks a state for rows with these fields; blocks until it may be read."""
+"""Queries a state for rows with these fields; blocks until it may be read."""
 
 
 NO_STAGES: Mapping[str, str] = {}
@@ -34,16 +34,16 @@ NO_STAGES: Mapping[str, str] = {}
 
 @frozen(kw_only=True)
 class BatchWork:
-    """What one leadership has to do with batches.
+    """The work of one leadership on batches.
 
     Attributes:
-        exact: the spouts whose batches have to be the same each time.
-        names: how its jobs are called.
-        branches: what is done to a batch.
+        exact: the spouts whose batches must be the same in each attempt.
+        names: of its jobs.
+        branches: the processing of a batch.
         participants: the output of each branch.
-        transaction: what an output is told of an attempt, at a time in milliseconds.
+        transaction: returns an attempt, at a time in milliseconds, in the form for outputs.
         draw_edge: draws an acker edge.
-        query: asks a state.
+        query: queries a state.
     """
 
     exact: frozenset[str]
@@ -56,32 +56,32 @@ class BatchWork:
 
 
 class Jobs(ABC):
-    """Runs the jobs of one leadership; called on job threads, and on an emitter's to checkpoint."""
+    """Runs the jobs of one leadership; called on job threads, and on an emitter's thread for `checkpoint`."""
 
     shareable: Collection[int] = ()
-    """The branches of which several small attempts can be one job."""
+    """The branches for which several small attempts can share a job."""
 
     @abstractmethod
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
-        """Return what the job has made of each of its attempts."""
+        """Return the results of the job, one for each of its attempts."""
 
     @abstractmethod
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
-        """Return the same rows, read once and kept; ``verify``: with a fingerprint."""
+        """Return the same rows, read once and stored; ``verify``: with a fingerprint."""
 
     def cancel_job(self, job: Job) -> None:
-        """Cancel a job that attempts share, if it can be."""
+        """Cancel a job that attempts share, if possible."""
 
     def cancel_attempt(self, attempt: TransactionAttempt) -> None:
-        """Cancel all jobs that an attempt has for itself, if they can be."""
+        """Cancel all jobs that belong to one attempt, if possible."""
 
 
 class BatchEngine(ABC):
-    """What runs the batches and requests of one topology, as long as it runs or stands by here.
+    """Runs the batches and requests of one topology, as long as it runs or is a standby in this process.
 
     Attributes:
-        plan: what it runs.
-        session: what emitters build DataFrames with.
+        plan: that it runs.
+        session: for the DataFrames of emitters.
         parallelism: how many tasks run at once.
     """
 
@@ -91,25 +91,25 @@ class BatchEngine(ABC):
 
     @abstractmethod
     def jobs(self, work: BatchWork) -> Jobs:
-        """Make what runs the jobs of one leadership."""
+        """Return the jobs of one leadership."""
 
     @property
     @abstractmethod
     def request_jobs(self) -> ByJob:
-        """Runs operations of requests that aren't row operations."""
+        """The function that runs operations of requests that aren't row operations."""
 
     def commit_spark(self, epoch: int) -> CommitSpark | None:
-        """Return what jobs within the commits of a leadership run in; None: there are none."""
+        """Return the Spark session for jobs within the commits of a leadership; None: such jobs are impossible."""
         return None
 
     def stages(self) -> Mapping[str, str]:
-        """Return what it is working on besides our threads, a sentence each, by a name that stays."""
+        """Return its current work outside of this process's threads: a sentence for each item, by a constant name."""
         return NO_STAGES
 
     @abstractmethod
     def life(self) -> Life:
-        """Tell whether it can still run anything."""
+        """Return whether it can still run jobs."""
 
     @abstractmethod
     def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
-        """Have ``lost`` told, in the block, when it is gone."""
+        """Call ``lost`` if the engine is lost while the block runs."""

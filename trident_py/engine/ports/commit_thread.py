@@ -1,4 +1,4 @@
-"""What the one thread is doing on which states are used, so that whoever waits for it can be told."""
+"""The current work of the commit thread, on which states are used, for messages to components that wait for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs import define, field
 
 @define
 class _Work:
-    """Something that began at ``since``, on the clock of the thread's."""
+    """A piece of work that began at ``since``, by the clock of the thread."""
 
     what: str
     since: float
@@ -21,10 +21,10 @@ class _Work:
 
 @define(eq=False)
 class CommitThread:
-    """Written by that thread, read by any.
+    """Written by the commit thread, read by any.
 
     Attributes:
-        patience: seconds after which what it does is late.
+        patience: seconds after which its work is late.
         clock: seconds that never go back.
     """
 
@@ -34,7 +34,7 @@ class CommitThread:
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """Within the block it does ``what``, a noun, as "the commit of transaction 7"."""
+        """Set the work within the block: ``what``, a noun, such as "the commit of transaction 7"."""
         self._work = _Work(what, self.clock())
         try:
             yield
@@ -42,15 +42,15 @@ class CommitThread:
             self._work = None
 
     def late(self) -> str:
-        """Return what it has been doing for longer than its patience, in a sentence; empty: nothing."""
+        """Return a sentence about work that takes longer than its patience; empty: no work is late."""
         work = self._work
         secs = self.clock() - work.since if work else 0.0
         if work is None or secs <= self.patience:
             return ""
-        return f"{work.what} has taken {secs:.0f} s so far; commits, and whoever asks states, wait for it"
+        return f"{work.what} has taken {secs:.0f} s so far; commits and queries of states wait for it"
 
     def warning(self) -> str:
-        """Return the same, once."""
+        """Return the same sentence, but only once for each piece of work."""
         work, late = self._work, self.late()
         if work is None or work.reported:
             return ""

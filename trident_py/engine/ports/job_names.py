@@ -1,4 +1,4 @@
-"""How the Spark jobs of a leadership are called: by tags, which find them, and descriptions, which Spark's UI shows."""
+"""Names of the Spark jobs of a leadership: tags identify them, and Spark's UI shows the descriptions."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ class JobNames:
     """Names jobs.
 
     Attributes:
-        topology: whose jobs they are.
-        epoch: of which leadership.
+        topology: to which the jobs belong.
+        epoch: of the leadership.
     """
 
     topology: str
     epoch: int
 
     def tag(self, attempt: TransactionAttempt) -> str:
-        """Return what the jobs that an attempt has for itself are found by."""
+        """Return the tag of the jobs that belong to one attempt."""
         return f"trident:{self.topology}:{self.epoch}:{attempt}"
 
     def shared_tag(self, attempts: Sequence[TransactionAttempt]) -> str:
-        """Return what a job that these attempts share is found by."""
+        """Return the tag of a job that these attempts share."""
         return f"{self.tag(attempts[0])}+{len(attempts) - 1}"
 
     def description(self, attempts: Sequence[TransactionAttempt], what: str) -> str:
-        """Say what a job is about, as in ``wordcount: 7:0 → counts``."""
+        """Return the description of a job, such as ``wordcount: 7:0 → counts``."""
         return f"{self.topology}: {shown_attempts(attempts)} {what}"
 
 
 def shown_attempts(attempts: Sequence[TransactionAttempt]) -> str:
-    """Show one attempt, or a row of them."""
+    """Format one attempt, or a range of them, for people."""
     return str(attempts[0]) if len(attempts) == 1 else f"{attempts[0]} to {attempts[-1]}"

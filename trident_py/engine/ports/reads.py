@@ -1,8 +1,7 @@
-"""Read states on the commit thread, between two commits: for state queries and requests.
+"""Reads of states on the commit thread, between two commits: for state queries and requests.
 
-States of a user's need not be safe for threads, nor for being read while they are written. So whoever reads them goes
-where they are written, and waits for its turn. A commit waits for a read in the same way; `CommitLane` says whose turn
-it is.
+User states need not be thread-safe, nor readable while they are written. So a read runs on the thread that writes them,
+and waits for its turn. A commit waits for a read in the same way; `CommitLane` decides their order.
 """
 
 from __future__ import annotations
@@ -26,18 +25,19 @@ from trident_py.worker.steps import Values
 A = TypeVar("A")
 
 States: TypeAlias = Mapping[str, State]
-"""The states of a topology by name, those that nothing writes included."""
+"""The states of a topology by name, including those that no branch writes."""
 
 
 @define(eq=False)
 class Read(Generic[A]):
-    """A read that somebody waits for.
+    """A read with a waiting caller.
 
     Attributes:
-        read: makes it.
-        who: names whoever reads.
-        future: gets what was read.
-        committed_txid: the last transaction that all states had then, where the read asks for one moment of all.
+        read: reads the states.
+        who: names the reader.
+        future: receives the result.
+        committed_txid: the last transaction of all states at that time, if the read requires all states at one
+            transaction.
     """
 
     read: Callable[[States], A]
@@ -52,8 +52,8 @@ class StateReads:
 
     Attributes:
         topology: for messages.
-        states: what is read.
-        thread: what the commit thread is doing.
+        states: to read.
+        thread: the current work of the commit thread.
     """
 
     topology: str
@@ -63,21 +63,21 @@ class StateReads:
     _asked: set[Read[Any]] = field(factory=set, init=False)
 
     def open(self, want: Callable[[ReadWanted], object]) -> None:
-        """Hand what is wanted to ``want`` from now on, which has `answer` called in its turn, on the commit thread."""
+        """Pass requests to ``want`` from now on, which must call `answer` on the commit thread in their turn."""
         self._want = want
 
     def now(self, read: Callable[[States], A], who: str = "a reader") -> A:
-        """Run ``read(states)`` at the next moment in which no commit runs; ``who`` names whoever reads.
+        """Run ``read(states)`` at the next moment in which no commit runs; ``who`` names the reader.
 
-        One state is at one transaction then, which need not be that of another: a batch whose transaction has failed
-        in mid-commit must be processed again before that is mended, so it can't wait for it.
+        Each state is at one transaction then, but different states may be at different ones. A batch can't wait for a
+        common one: a transaction that failed in mid-commit is repaired only by processing its batch again.
         """
         return self._wanted(Read(read, who), whole=False).result()
 
     def answered(self, query: StateQuery, rows: Sequence[Values], source: StructType) -> Sequence[Values]:
-        """Return what ``query`` makes of ``rows``, which have the fields of ``source``.
+        """Return the answers of ``query`` to ``rows``, which have the fields of ``source``.
 
-        What it counts is the caller's.
+        Counts in the query belong to the caller.
         """
         caller = copy_context()
         return self.now(
@@ -88,10 +88,10 @@ class StateReads:
     def consistent(self, read: Callable[[States], A], timeout: float | None, who: str = "a reader") -> tuple[A, int]:
         """Run ``read(states)`` at the next moment in which all states are at the same committed transaction.
 
-        Returns what it gives, and that transaction.
+        Return its result, and that transaction.
 
         Raises:
-            TimeoutError: ``timeout`` seconds have passed; it will not be called any more, if it was not yet.
+            TimeoutError: ``timeout`` seconds have passed; if ``read`` was not called yet, it never will be.
         """
         wanted = Read(read, who)
         future = self._wanted(wanted, whole=True)
@@ -101,28 +101,28 @@ class StateReads:
             future.cancel()
 
     def answer(self, wanted: Read[Any], committed_txid: int, ensure_leading: Callable[[], None]) -> None:
-        """Make a read, on the commit thread.
+        """Run a read, on the commit thread.
 
-        Where another process may lead, and commit, before or behind it, nobody is answered.
+        If another process may lead and commit, before or after the read, the caller gets an error.
         """
-        if wanted.future.done():  # whoever asked has given up, or was told that it is over
+        if wanted.future.done():  # the caller has stopped waiting, or was notified of the end
             return
         with (
             self.thread.doing(f"a read of states by {wanted.who}"),
             suppress(InvalidStateError),
-        ):  # or is told meanwhile
+        ):  # or is notified meanwhile
             try:
                 ensure_leading()
                 wanted.committed_txid = committed_txid
                 answer = wanted.read(self.states)
                 ensure_leading()
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            except BaseException as error:  # noqa: BLE001 - passed to the waiting caller
                 wanted.future.set_exception(error)
             else:
                 wanted.future.set_result(answer)
 
     def refuse(self, wanted: Read[Any]) -> None:
-        """Tell who wants it that the topology has ended."""
+        """Notify the caller of a read that the topology has ended."""
         with suppress(InvalidStateError):  # it has just been answered
             wanted.future.set_exception(
                 TridentError(
@@ -133,14 +133,14 @@ class StateReads:
     def close(self) -> None:
         """Close: the topology has stopped.
 
-        Nobody reads any more, and who waits is told, even if a read doesn't return.
+        No read starts any more, and waiting callers get an error, even if a running read doesn't return.
         """
         self._want = None
         for wanted in list(self._asked):
             self.refuse(wanted)
 
     def close_states(self) -> None:
-        """Close the states that nothing but reads uses; called on the commit thread, last."""
+        """Close the states that only reads use; called on the commit thread, last."""
         for state in self.states.values():
             if isinstance(state, ReadOnlyState):
                 state.close()
@@ -148,7 +148,7 @@ class StateReads:
     def _wanted(self, wanted: Read[A], *, whole: bool) -> Future[A]:
         self._asked.add(wanted)
         wanted.future.add_done_callback(lambda _: self._asked.discard(wanted))
-        want = self._want  # looked at after the question was noted: `close` sees one or the other
+        want = self._want  # read after the request was recorded: `close` finds one or the other
         if want is None:
             self.refuse(wanted)
         else:

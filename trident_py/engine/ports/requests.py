@@ -1,4 +1,4 @@
-"""DRPC in one process: a request runs through its own small plan, on the caller's thread, while batches go on."""
+"""DRPC in one process: a request runs through its own small plan, on the caller's thread, while batches continue."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from trident_py.worker.pipeline import RowPipeline
 from trident_py.worker.steps import Values
 
 ByJob: TypeAlias = Callable[[Operation, Sequence[tuple[Sequence[Values], StructType]]], Sequence[Values]]
-"""Runs one operation, which is no row operation, over the rows of its inputs."""
+"""Runs one operation that is no row operation, over the rows of its inputs."""
 
 Made: TypeAlias = dict[Node, Sequence[Values]]
-"""The rows of the nodes that are done."""
+"""The rows of the finished nodes."""
 
 
 @frozen
@@ -34,9 +34,10 @@ class RequestAnswer:
     """The answer to a request.
 
     Attributes:
-        rows: what was asked for.
+        rows: the result.
         epoch: of the leadership that answers.
-        txid: the committed transaction at which all states were read; None: none was that takes part in transactions.
+        txid: the committed transaction at which all states were read; None: no state that takes part in transactions
+            was read.
     """
 
     rows: list[list[Any]]
@@ -48,7 +49,7 @@ class RequestAnswer:
 class Requests:
     """Answers requests, from any number of threads.
 
-    Row operations run on the caller's thread; queries of states on the commit thread; all else are jobs.
+    Row operations run on the caller's thread, queries of states on the commit thread, and other operations as jobs.
 
     Attributes:
         topology: for messages.
@@ -65,12 +66,12 @@ class Requests:
     def serve(self, reads: StateReads, jobs: ByJob, diagnose: Diagnose, store: RecordStore) -> None:
         """Serve requests from now on, as the leadership that writes to ``store``.
 
-        ``diagnose`` tells what an exception of Spark says underneath.
+        ``diagnose`` returns the cause of an exception of Spark.
         """
         self._jobs, self._diagnose, self._store, self._reads = jobs, diagnose, store, reads
 
     def execute(self, function: str, args: str, timeout: float | None) -> RequestAnswer:
-        """Return the answer, if this process leads still when it is there.
+        """Return the answer, if this process still leads when it is ready.
 
         Raises:
             UnknownFunctionError: there is no such function.
@@ -89,7 +90,9 @@ class Requests:
             raise RequestError(f"{where}: args is a string, not {shown(args)}", topology=self.topology)
         reads = self._reads
         if reads is None:
-            raise TridentError(f"{where}: the topology stands by; ask the process that leads")
+            raise TridentError(
+                f"{where}: this process is a standby of the topology. To fix this: ask the process that leads"
+            )
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             answer = self._answered(plan, args, reads, deadline)
@@ -125,8 +128,8 @@ class Requests:
     def _run(self, nodes: Sequence[Node], made: Made, args: str, states: States, deadline: float | None = None) -> None:
         for node in nodes:
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError("the caller has given up")  # and commits wait for what goes on here
-            if not is_placed(node):  # what is, belongs into the job of what follows it
+                raise TimeoutError("the caller has stopped waiting")  # commits would wait for the rest of the request
+            if not is_placed(node):  # a placed one belongs to the job of the node after it
                 made[node] = self._made(node, made, args, states)
 
     def _made(self, node: Node, made: Made, args: str, states: States) -> Sequence[Values]:

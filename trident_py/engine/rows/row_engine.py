@@ -1,4 +1,4 @@
-"""`BatchEngine` by Python on the driver: for topologies in which nothing needs Spark."""
+"""`BatchEngine` in Python on the driver: for topologies in which no part needs Spark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from trident_py.worker.steps import Values
 
 @define(kw_only=True, eq=False)
 class RowEngine(BatchEngine):
-    """Runs a topology without Spark, over plain rows in one partition; what has no tasks needs no tasks.
+    """Runs a topology without Spark, over plain rows in one partition and without tasks.
 
     Attributes:
         resources: closed when the topology ends.
@@ -48,7 +48,7 @@ class RowEngine(BatchEngine):
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def session(self) -> SparkSession:
-        """Make a session after all, for an emitter that asks for one: built now, and stopped with the topology."""
+        """Return a session for an emitter that requests one: created at the first call, stopped with the topology."""
         with self._lock:
             if self._built is None:
                 self._built = self.resources.enter_context(topology_session(self.plan.graph.topology, None))
@@ -70,7 +70,7 @@ class RowEngine(BatchEngine):
 
 @define
 class RowJobs(Jobs):
-    """What one leadership does with batches, on job threads. A cancelled job goes on, and nobody waits for it."""
+    """The jobs of one leadership, on job threads. A cancelled job continues, and its result is ignored."""
 
     work: BatchWork
 
@@ -113,13 +113,13 @@ class RowJobs(Jobs):
 
 
 def request_on_rows(operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
-    """Return the rows that ``operation`` of a request gives, where its inputs have these rows and fields."""
+    """Return the output rows of an ``operation`` of a request for inputs with these rows and fields."""
     flows = [RowFlow.of(arrow_table(rows, schema).to_batches(), schema) for rows, schema in inputs]
     return rows_of(operation.on_rows(flows, None).table())
 
 
 def in_memory(batch: EmittedBatch) -> tuple[EmittedBatch, tuple[str, ...]]:
-    """Return ``batch`` with all that tasks would read read here, and what its splits told when they were read.
+    """Return ``batch`` with all splits and DataFrames read into memory, and the notes of its splits.
 
     Raises:
         TaskFailed: a reader raised.

@@ -1,4 +1,4 @@
-"""A batch as Spark sees it: what a spout emitted, turned into a DataFrame whose tasks report to the acker."""
+"""A batch as a Spark DataFrame: converts the emissions of a spout, whose reading tasks report to the acker."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ from trident_py.worker.counters import built_node, drawn_at
 from trident_py.worker.failures import Stage, by_spout, by_user_code, classified
 
 TABLE_BYTES_MAX = 256 * 1024
-"""A larger table travels to the tasks with the code that gives its rows: ``createDataFrame`` takes 80 000 rows a second
-of three columns, this way 10 000 rows take as long, and a million a ninth of the time (1.4 s instead of 12)."""
+"""Larger tables are sent to the tasks as part of their code.
+
+``createDataFrame`` takes 80 000 rows of three columns a second. This way 10 000 rows take as long, and a million a
+ninth of the time (1.4 s instead of 12).
+"""
 
 PACKED_ROWS_MAX = 10_000
-"""As Spark itself cuts Arrow data; batches of 64 Ki rows took half as long again."""
+"""The size of Spark's own Arrow batches; batches of 64 Ki rows took half as long again."""
 
 
 def input_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None) -> DataFrame | DeferredScan:
-    """Return what a branch starts from: the frame of `frame_of`, or rows that its first stage reads itself.
+    """Return the input of a branch: the frame of `frame_of`, or splits that its first stage reads itself.
 
-    Row functions that run in the tasks which read save a second Python worker and two ways of each row between the
-    JVM and Python.
+    If row functions run in the reading tasks, this saves a second Python worker, and each row's way from Python to the
+    JVM and back.
     """
     match batch.chunks:
         case (Splits() as chunk,) if not chunk.reports_offsets:
@@ -45,10 +48,10 @@ def input_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None
 
 
 def frame_of(session: SparkSession, batch: EmittedBatch, reports: Reports | None) -> DataFrame:
-    """Return the rows of ``batch``; its tasks report through ``reports``, if somebody can listen.
+    """Return the rows of ``batch``; its tasks report through ``reports``, if given.
 
-    ``reports`` must be None where the job that reads the frame isn't ours: metrics are reliable only after an action
-    that is known to read everything.
+    ``reports`` must be None if another component runs the job that reads the frame. Metrics are reliable only after an
+    action that is known to read everything.
     """
     edges = iter(reports.edges if reports else ())
     frames = [_frame_of_chunk(session, batch.schema, chunk, reports, edges) for chunk in _joined(batch.sources)]
@@ -122,7 +125,7 @@ def _read(
 
 @frozen
 class SplitScan(DeferredScan):
-    """A batch of splits; what is counted while they are read belongs to ``node``."""
+    """A batch of splits; counts while they are read belong to ``node``."""
 
     session: SparkSession
     schema: StructType
@@ -134,7 +137,7 @@ class SplitScan(DeferredScan):
         return _read(self.session, self._task(None, self.schema), self.schema, self.reports)
 
     def staged(self, stage: Stage, target: StructType, resources: StageResources | None = None) -> DataFrame:
-        """Return what ``stage`` makes of them, in tasks that have ``resources``."""
+        """Return the output of ``stage``, in tasks that have ``resources``."""
         return _read(self.session, self._task(stage, target), target, self.reports, resources)
 
     def _task(self, stage: Stage | None, target: StructType) -> ReadingTask:
@@ -145,15 +148,15 @@ class SplitScan(DeferredScan):
 
 @frozen
 class ReadingTask:
-    """What a reading task does: it travels to the worker, is told its number, and gives the rows of that split.
+    """The code of a reading task: it is sent to the worker, receives its number, and yields the rows of that split.
 
     Attributes:
         schema: the fields of the splits.
-        edges: what each task reports; empty where it reports a note; None where nobody listens.
-        stage: what is done to the rows where they are read.
-        target: the fields behind that.
+        edges: the edge that each task reports; empty if it reports a note; None if no reports are collected.
+        stage: applied to the rows in the same task.
+        target: the fields after that.
         hashing: whether it reports a hash of the rows.
-        node: the spout, to whom belongs what is counted while its rows are read.
+        node: the spout, to which counts belong while its rows are read.
     """
 
     chunk: Splits
@@ -165,7 +168,7 @@ class ReadingTask:
     node: str = field(factory=built_node, kw_only=True)
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the splits with these numbers; report each behind the last row that is given."""
+        """Read the splits with these numbers; report each after the last row."""
         readings = {
             number: SplitRead(self.chunk.read(self.chunk.splits[number]))
             for batch in numbers

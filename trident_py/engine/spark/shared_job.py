@@ -1,4 +1,4 @@
-"""One branch of several small attempts as one Spark job: their rows go in together, their changes come out apart."""
+"""Shared jobs: one Spark job for a branch of several small attempts joins their rows and separates their changes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from trident_py.worker.counters import NodeCounts
 from trident_py.worker.failures import task_failures_told
 
 SMALL_JOBS = {
-    "spark.sql.adaptive.enabled": "false",  # it makes a job of every stage, to see how much there is: it is little
+    "spark.sql.adaptive.enabled": "false",  # it turns every stage into a job, to measure the data: they are small
     "spark.sql.shuffle.partitions": "1",
 }
-"""What makes a job over little cheap; settings of a session, seen by all its threads, so these jobs have their own."""
+"""Settings that make a small job cheap. All threads of a session share them, so these jobs have another session."""
 
 
 @contextmanager
 def small_session(session: SparkSession) -> Iterator[SparkSession]:
-    """Give a session beside ``session`` for jobs over little; functions and views of the user's are not in it."""
+    """Yield a session next to ``session`` for small jobs; the user's functions and views are not available in it."""
     with beside(session) as small:
         for name, value in SMALL_JOBS.items():
             small.conf.set(name, value)
@@ -44,9 +44,9 @@ class SharedJobs:
     """Processes small attempts together.
 
     Attributes:
-        session: for jobs over little.
-        work: what there is to do.
-        branches: by their number, those that can be shared.
+        session: for small jobs.
+        work: the leadership's.
+        branches: the shareable branches, by number.
     """
 
     session: SparkSession
@@ -59,12 +59,12 @@ class SharedJobs:
 
     @classmethod
     def of(cls, session: SparkSession, work: BatchWork) -> SharedJobs:
-        """Make one for those branches that can be shared."""
+        """Return the jobs for those branches that can be shared."""
         alike = {number: shared(branch, partial(is_rowwise, session)) for number, branch in enumerate(work.branches)}
         return cls(session=session, work=work, branches={number: each for number, each in alike.items() if each})
 
     def process(self, members: Sequence[JobMember], index: int) -> list[Processed]:
-        """Run branch ``index`` of these attempts; returns what each has prepared. Called on a job thread."""
+        """Run branch ``index`` of these attempts; return the result of each. Called on a job thread."""
         return self._counting.run(index, lambda counting: self._process(members, index, counting))
 
     def _process(self, members: Sequence[JobMember], index: int, counting: CountingJob) -> list[Processed]:
@@ -78,7 +78,7 @@ class SharedJobs:
             changes = branch.apart(branch.build(frame).toArrow(), [attempt.txid for attempt in given])
         counts: dict[int, dict[str, NodeCounts]] = {attempt.txid: {} for attempt in given}
         for (txid, node), counted in counting.heard().items():
-            # What is called for no row is called for all of them: its counts go to the first.
+            # A function that is called for no single row is called for all of them: its counts go to the first.
             counts[members[0].attempt.txid if txid is None else txid][node] = counted
         return [
             Processed(

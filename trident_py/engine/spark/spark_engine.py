@@ -1,4 +1,4 @@
-"""`BatchEngine` by Spark: large batches as jobs of their own, small ones as jobs that several share."""
+"""`BatchEngine` with Spark: each large batch is its own job, small batches share jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SparkEngine(BatchEngine):
 
     Attributes:
         session: the topology's own.
-        small: one beside it, for jobs over little.
+        small: a second session, for small jobs.
     """
 
     plan: Plan
@@ -38,7 +38,7 @@ class SparkEngine(BatchEngine):
 
     @property
     def parallelism(self) -> int:  # type: ignore[override]
-        """What the session was given as its parallelism: defaultParallelism is not in Spark Connect."""
+        """The parallelism that the session was given: defaultParallelism is not available in Spark Connect."""
         return int(self.session.conf.get("spark.sql.shuffle.partitions") or 1)
 
     def jobs(self, work: BatchWork) -> Jobs:
@@ -53,7 +53,7 @@ class SparkEngine(BatchEngine):
         return RequestJobs(self.session, f"trident:{name}:requests", f"{name}: a request")
 
     def commit_spark(self, epoch: int) -> CommitSpark:
-        """Return the session, on the commit thread."""
+        """Return the session, for the commit thread."""
         name = self.plan.graph.topology
         return CommitSession(self.session, f"trident:{name}:{epoch}:commits", f"{name}: new values, in a commit")
 
@@ -64,7 +64,7 @@ class SparkEngine(BatchEngine):
         return life_of(self.session)
 
     def watched(self, lost: Callable[[BaseException], object]) -> AbstractContextManager[None]:
-        """Ask the session every few seconds."""
+        """Check the session every few seconds while the block runs, and call ``lost`` if it is lost."""
         return watched(self.session, self.plan.graph.topology, lost)
 
 
@@ -89,7 +89,7 @@ class SparkJobs(Jobs):
         ]
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
-        """Keep the rows in the executors, as a DataFrame."""
+        """Store the rows in the executors, as a DataFrame."""
         return self.alone.checkpoint(emit, batch, verify)
 
     def cancel_job(self, job: Job) -> None:

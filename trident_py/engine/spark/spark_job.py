@@ -1,4 +1,8 @@
-"""One branch of one attempt as one Spark job: frames in, receipt out, and every edge on the way reported."""
+"""Spark jobs of a leadership, except shared ones.
+
+`MicroBatches` runs one branch of one attempt as one job: it builds the frames, prepares the receipt, and reports every
+edge. The class `RequestJobs` runs operations of requests. `CommitSession` provides the session for jobs in commits.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +41,11 @@ from trident_py.worker.steps import Values
 
 @frozen
 class RequestJobs:
-    """Runs what only Spark can, over rows that are on the driver.
+    """Runs operations that only Spark can, over rows on the driver.
 
     Attributes:
-        tag: that of the jobs.
-        description: what Spark's UI says of them.
+        tag: of the jobs.
+        description: for Spark's UI.
     """
 
     session: SparkSession
@@ -49,7 +53,7 @@ class RequestJobs:
     description: str
 
     def __call__(self, operation: Operation, inputs: Sequence[tuple[Sequence[Values], StructType]]) -> Sequence[Values]:
-        """Return the rows that ``operation`` gives, where its inputs have these rows and fields."""
+        """Return the output rows of ``operation`` for inputs with these rows and fields."""
         flows = [
             Flow.of(frame_of_rows(self.session, arrow_table(rows, schema), schema), schema) for rows, schema in inputs
         ]
@@ -59,11 +63,11 @@ class RequestJobs:
 
 @frozen
 class CommitSession(CommitSpark):
-    """A session for them.
+    """The session for jobs within commits.
 
     Attributes:
-        tag: that of the jobs.
-        description: what Spark's UI says of them.
+        tag: of the jobs.
+        description: for Spark's UI.
     """
 
     session: SparkSession
@@ -72,7 +76,7 @@ class CommitSession(CommitSpark):
 
     @contextmanager
     def running(self) -> Iterator[SparkSession]:
-        """Let the block run jobs in the session, on the commit thread."""
+        """Tag the jobs that the block runs in the session, on the commit thread."""
         with jobs.tagged(self.session, self.tag, self.description), task_failures_told():
             yield self.session
 
@@ -83,7 +87,7 @@ class MicroBatches:
 
     Attributes:
         session: the topology's own session.
-        work: what there is to do.
+        work: the leadership's.
     """
 
     session: SparkSession
@@ -94,7 +98,7 @@ class MicroBatches:
         self._counting = CountingJobs(self.session)
 
     def process(self, member: JobMember, index: int) -> Processed:
-        """Run branch ``index`` of an attempt; returns what it has prepared. Called on a job thread."""
+        """Run branch ``index`` of an attempt; return its result. Called on a job thread."""
         again = self.work.participants[index].capabilities.prepares_again
         return self._counting.run(index, lambda counting: self._process(member, index, counting), again=again)
 
@@ -118,7 +122,7 @@ class MicroBatches:
             }
             frame = branch.build(frames, attempt, self._ask)
             if counting.is_listening and not participant.capabilities.reads_all:
-                frame = self._kept(frame, is_observed=True)  # whatever it is read for, and how often, counts once
+                frame = self._kept(frame, is_observed=True)  # so its counts are the same, however often it is read
             counting_at(f"output of {participant.name}")
             receipt = participant.prepare(work.transaction(attempt, member.time), frame, self._collect)
             for given in member.inputs.values():
@@ -138,9 +142,9 @@ class MicroBatches:
             return input_of(self.session, batch, reports)
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
-        """Return the same rows, read once and kept.
+        """Return the same rows, read once and stored.
 
-        A checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
+        It is a checkpoint, so that rows that are lost with an executor fail the attempt instead of being read again.
         """
         return self._counting.run(emit.spout, lambda counting: self._checkpoint(emit, batch, verify, counting))
 
@@ -159,9 +163,9 @@ class MicroBatches:
     def _kept(self, frame: DataFrame, *, is_observed: bool) -> DataFrame:
         if is_observed and jobs.spark_context(self.session) is None:
             raise TopologyError(
-                "over Spark Connect nobody hears what tasks report while their rows are kept (PySpark drops what a "
-                "checkpoint observes), so spouts whose tasks say what a batch is, DataFrames that are to be the same "
-                "again, and counters in front of some sinks can't run there; run this topology on a master"
+                "Spark Connect doesn't deliver the reports of tasks while their rows are kept (PySpark drops the "
+                "observations of a checkpoint). So spouts whose tasks determine the batch, DataFrames that must be the "
+                "same again, and counters before some sinks can't run there. To fix this: run this topology on a master"
             )
         return frame.localCheckpoint(eager=True)
 
@@ -170,7 +174,7 @@ class MicroBatches:
         jobs.cancel(self.session, self.work.names.tag(attempt))
 
     def _ask(self, query: StateQuery, flow: Flow) -> Flow:
-        # Reads every row and gives them all back, so tasks report here as they would under the branch's own job.
+        # Collects every row and builds a new frame, so tasks report here as they would in the branch's own job.
         rows, target = rows_of(self._collect(flow.native())), query.output([flow.schema])
         answered = arrow_table(self.work.query(query, rows, flow.schema), target)
         return Flow.of(frame_of_rows(self.session, answered, target), target)
@@ -186,7 +190,7 @@ class MicroBatches:
 def task_reports(reports: Reports, branch: Branch) -> list[int]:
     """Return the edges of the tasks that reported.
 
-    Where a user's ``transform`` may stop reading early (``limit``), a job that succeeded has read all it needed.
+    If a user's ``transform`` may stop reading early (``limit``), all edges: a job that succeeded has read enough.
     """
     heard = reports.heard()
     return heard if branch.reads_all else list(reports.edges)

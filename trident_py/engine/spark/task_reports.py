@@ -1,8 +1,8 @@
-"""What a job says about the rows that it reads: the reports of its reading tasks, and a fingerprint of what they read.
+"""Reports of reading tasks, and a fingerprint of the rows that a job has read.
 
-A reading task gives its rows and, last, one row that carries only its `TaskReport` in the hidden column ``_report``.
-`Reports` collects them below the filter that drops those rows, by ``observe``: so a task is heard only if what it gave
-was read to the end, by the very job that uses it.
+A reading task yields its rows and, last, one row that contains only its `TaskReport` in the hidden column ``_report``.
+The class `Reports` collects them with ``observe``, below the filter that drops those rows. So a report counts only if
+all rows of its task were read, by the same job that uses them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ OBSERVED_WITHIN_SECONDS = 30.0
 
 @frozen
 class TaskReport:
-    """What a task says that has read its split.
+    """The report of a task that has read its split.
 
     Attributes:
-        edge: its acker edge; of a task that gives a note, the number of its split.
+        edge: its acker edge; for a task with a note, the number of its split.
         rows: how many rows it read.
-        hash: of these rows; 0: nobody wants it.
-        note: what it found out.
+        hash: of these rows; 0: not requested.
+        note: its findings.
     """
 
     edge: int
@@ -47,70 +47,70 @@ class TaskReport:
 
     @classmethod
     def of(cls, text: str) -> TaskReport:
-        """Make it from a row."""
+        """Parse the text of a row."""
         edge, rows, hashed, note = text.split(" ", 3)
         return cls(int(edge), int(rows), int(hashed), note)
 
     @property
     def text(self) -> str:
-        """As it stands in a row."""
+        """Its text in a row."""
         return f"{self.edge} {self.rows} {self.hash} {self.note}"
 
 
 @define
 class ObservedSplits:
-    """Splits whose reading tasks report."""
+    """Splits with reporting tasks."""
 
     chunk: Splits
     observation: Observation = field(factory=Observation, init=False)
 
     @cached_property
     def metrics(self) -> dict[str, Any] | None:
-        """What was observed; None: Spark found that nothing of it was needed. Asked for after the job."""
+        """The observed metrics; None: Spark found that none of the rows were needed. Available after the job."""
         return _get(self.observation)
 
     @cached_property
     def told(self) -> set[TaskReport]:
-        """What the tasks told, each once: Spark may run one again, for rows that were lost on their way."""
+        """The distinct reports: Spark may run a task again, for rows that were lost in between."""
         return set(map(TaskReport.of, (self.metrics or {}).get("reports", ())))
 
     @property
     def is_whole(self) -> bool:
-        """Whether each task told one thing."""
+        """Whether each task sent one report."""
         return len(self.told) == len(self.chunk.splits)
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """That of all rows that were told of."""
+        """The fingerprint of all reported rows."""
         kind = HASHED_BY_READER if self.chunk.fingerprinting else KIND
         return reduce(add, (Fingerprint(each.rows, each.hash, kind) for each in self.told), NO_ROWS)
 
 
 @define
 class ObservedFrame:
-    """A user's DataFrame whose rows are counted, and hashed if ``hashing``."""
+    """A user's DataFrame with observed rows: they are counted, and hashed if ``hashing``."""
 
     hashing: bool
     observation: Observation = field(factory=Observation, init=False)
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """Return the same rows."""
+        """Return the same rows, observed."""
         return frame.observe(self.observation, *counted(frame.schema, hashing=self.hashing))
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
-        """That of all rows. Asked for after the job."""
+        """The fingerprint of all rows. Available after the job."""
         return fingerprint_of(observed(self.observation))
 
 
 @define
 class Reports:
-    """What is heard of one job. The methods that tell it are called after the job has returned.
+    """The reports of one job. Except for `observe` and `observe_frame`, call its methods after the job has returned.
 
     Attributes:
-        edges: one for each reading task, in order of the splits; none for tasks that give notes.
-        hashing: whether a fingerprint is wanted.
-        counts_frames: whether the rows of DataFrames belong to it, too.
+        edges: one for each reading task, in order of the splits; none for tasks that report notes.
+        hashing: whether a fingerprint is requested.
+        counts_frames: whether the rows of DataFrames are included, too.
     """
 
     edges: Sequence[int] = ()
@@ -120,14 +120,14 @@ class Reports:
     _frames: list[ObservedFrame] = field(factory=list, init=False)
 
     def observe(self, frame: DataFrame, chunk: Splits) -> DataFrame:
-        """Return what the tasks that read ``chunk`` give, without their reports."""
+        """Return the rows of the tasks that read ``chunk``, without their reports."""
         watched = ObservedSplits(chunk)
         self._watched.append(watched)
         seen = frame.observe(watched.observation, F.collect_list(REPORT).alias("reports"))
         return seen.where(F.col(REPORT).isNull()).drop(REPORT)
 
     def observe_frame(self, frame: DataFrame) -> DataFrame:
-        """Return the rows of ``frame``, counted on their way where that is wanted."""
+        """Return the rows of ``frame``, observed if that is requested."""
         if not self.counts_frames:
             return frame
         watched = ObservedFrame(self.hashing)
@@ -136,14 +136,14 @@ class Reports:
 
     @property
     def rows(self) -> int:
-        """How many rows the reading tasks gave, and the frames."""
+        """How many rows the reading tasks and the frames contained."""
         return sum(each.rows for each in self._fingerprints())
 
     def heard(self) -> list[int]:
         """Return the edges that were reported.
 
-        A node that the optimiser proved superfluous was not run and has nothing to report: then all were heard, since
-        nothing of it was needed.
+        If the optimiser proved a node superfluous, it was not run and has nothing to report. Then all edges are
+        returned, since none of its rows were needed.
         """
         if any(watched.metrics is None for watched in self._watched):
             return list(self.edges)
@@ -151,21 +151,21 @@ class Reports:
         return [edge for edge in self.edges if edge in found]
 
     def notes(self) -> tuple[str, ...]:
-        """Return the notes that tasks gave, part by part in order of the splits.
+        """Return the notes of the tasks, part by part in order of the splits.
 
         Raises:
-            RuntimeError: they are not one of each task, so nobody knows what was read.
+            RuntimeError: there isn't one note of each task, so the rows that were read are unknown.
         """
         if not self._is_whole:
             told = sum(len(watched.told) for watched in self._watched)
             tasks = sum(len(watched.chunk.splits) for watched in self._watched)
-            raise RuntimeError(f"Spark tells of {told} notes of {tasks} tasks that have emitted a batch")
+            raise RuntimeError(f"Spark reports {told} notes of {tasks} tasks that have emitted a batch")
         return tuple(each.note for watched in self._watched for each in sorted(watched.told, key=lambda one: one.edge))
 
     def fingerprint(self) -> Fingerprint | None:
-        """Return the fingerprint of all that tasks have read.
+        """Return the fingerprint of all rows that tasks have read.
 
-        None where nobody wants it, or not all of them were heard.
+        None if it was not requested, or reports are missing.
         """
         if not (self.hashing and self._is_whole):
             return None

@@ -1,4 +1,4 @@
-"""What is done on the commit thread: commit steps and aborts, one at a time, as the data plane asks for them."""
+"""The work on the commit thread: commit steps and aborts, one at a time, as the data plane requests them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ log = logging.getLogger(__name__)
 
 @define(kw_only=True, eq=False)
 class Commits:
-    """Commits, gives up and closes.
+    """Commits, aborts and closes outputs.
 
     Attributes:
         spouts: the emitters, by spout.
         participants: the outputs, by branch.
         transactions: those in which several of them commit.
-        transaction: an attempt and its transaction's time as states and sinks see them.
+        transaction: returns an attempt and its transaction's time in the form for states and sinks.
         ensure_leading: raises if another leader may exist.
-        diagnose: what an exception means.
-        thread: tells who waits what is being done.
+        diagnose: returns the meaning of an exception.
+        thread: shows the current work to waiting components.
     """
 
     topology: str
@@ -48,7 +48,7 @@ class Commits:
     thread: CommitThread
 
     def commit(self, step: CommitStep) -> StepCommitted | StepFailed:
-        """Have an output commit a group, or a piece of one."""
+        """Let an output commit a group, or a part of one."""
         outputs = " and ".join(self.participants[branch].name for branch in step.branches)
         step_name, last = outputs or f"spout {step.spout!r}", step.members[-1].attempt
         scope, name = CountScope(last.txid), step_name
@@ -72,7 +72,7 @@ class Commits:
                 self.spouts[step.spout].commit(member.attempt, member.number)
 
     def _committing(self, step: CommitStep) -> Iterator[str]:
-        """Commit; gives the name of each output in its turn, and at last that of all, before COMMIT."""
+        """Commit; yield the name of each output before it commits, and finally the names of all, before COMMIT."""
         group = [
             (evolve(self.transaction(member.attempt, member.time), group_first=step.group_first), member.receipts)
             for member in step.members
@@ -84,27 +84,27 @@ class Commits:
             yield " and ".join(self.participants[branch].name for branch in step.branches)
 
     def ensure_leading_now(self) -> None:
-        """Look whether another leader may exist.
+        """Return if no other leader may exist.
 
         Raises:
-            StoreBusyException: nobody knows, perhaps for a moment only.
-            FencedError: another one leads.
+            StoreBusyException: unknown, perhaps only for a moment.
+            FencedError: another process leads.
         """
         try:
             self.ensure_leading()
         except CoordinationLost as error:
-            # This commit or read doesn't start, and the driver's own next turn is the judge.
+            # This commit or read doesn't start, and the driver's own next turn decides.
             raise StoreBusyException(str(error)) from error
 
     def abort(self, abort: Abort) -> Aborted:
-        """Have one output give up what it prepared."""
+        """Let one output discard its prepared work."""
         participant = self.participants[abort.branch]
         try:
             participant.abort(self.transaction(abort.attempt, abort.time), abort.receipt)
         except BaseException as error:
-            # It will never commit in any case; what it staged is swept at the next takeover.
+            # It will never commit in any case; the next takeover removes what it staged.
             log.error(
-                "topology %s: %s could not give up %s",
+                "topology %s: %s could not discard its work for %s",
                 self.topology,
                 participant.name,
                 abort.attempt,
@@ -113,13 +113,13 @@ class Commits:
         return Aborted()
 
     def close(self, more: Callable[[], None]) -> StatesClosed:
-        """Close the outputs, and then ``more``."""
+        """Close the outputs, and then call ``more``."""
         for close in (*(participant.close for participant in self.participants), more):
             try:
                 close()
             except Exception as error:
                 log.error(
-                    "topology %s: something could not be closed; what is committed is safe",
+                    "topology %s: an output could not be closed; committed transactions are safe",
                     self.topology,
                     exc_info=quoted(error),
                 )

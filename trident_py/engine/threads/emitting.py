@@ -1,4 +1,4 @@
-"""One emission, on the thread of its spout's emitter: the batch, read once where that is needed, and what it told."""
+"""One emission, on the thread of its spout's emitter: emits the batch, and reads it once if necessary."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from trident_py.engine.threads.threads import SpoutThreads
 
 
 class Unwanted(Exception):
-    """It was cancelled before it began."""
+    """The emission or job was cancelled before it began."""
 
 
 @define(eq=False)
 class Running:
-    """Something that runs on a thread and may be cancelled: an emission, or a job.
+    """An emission or job that runs on a thread and may be cancelled.
 
     Attributes:
-        is_in_spark: there may be a Spark job that has to be cancelled, too.
+        is_in_spark: there may be a Spark job that must be cancelled, too.
     """
 
     cancelled: threading.Event = field(factory=threading.Event, init=False)
@@ -31,30 +31,31 @@ class Running:
     ended: threading.Event = field(factory=threading.Event, init=False)
 
     def enter_spark(self) -> None:
-        """Take note that there may be a job from here on.
+        """Record that a Spark job may exist from here on.
 
         Raises:
             Unwanted: it was cancelled before.
         """
-        self.is_in_spark.set()  # before the question: `cancel` asks the other way round
+        self.is_in_spark.set()  # before the check: `cancel` does both in the opposite order
         if self.cancelled.is_set():
             raise Unwanted
 
     def cancel(self) -> bool:
-        """Tell whether there may be a job to cancel."""
+        """Cancel it; return true if there may be a Spark job to cancel."""
         self.cancelled.set()
         return self.is_in_spark.is_set()
 
 
 @define(kw_only=True, eq=False)
 class SpoutEmission:
-    """Has one spout emit its part of one attempt.
+    """Lets one spout emit its part of one attempt.
 
     Attributes:
         readers: the branches that read it.
         is_reread: one of them reads it more than once.
-        checkpoint: reads a batch once, by a Spark job, and keeps its rows; told is whether they are to be verified.
-        diagnose: what an exception means.
+        checkpoint: reads a batch once, by a Spark job, and stores its rows; its last argument is whether they are
+            verified.
+        diagnose: returns the meaning of an exception.
         draw_edge: draws an acker edge.
     """
 
@@ -68,7 +69,7 @@ class SpoutEmission:
     running: Running = field(factory=Running, init=False)
 
     def run(self, report: Callable[[Stimulus], object]) -> None:
-        """Emit, and tell ``report`` of it; or of an exception."""
+        """Emit, and pass the result or the exception to ``report``."""
         attempt, tx_id = self.emit.attempt, self.spout.tx_id
         try:
             if self.running.cancelled.is_set():
@@ -84,7 +85,7 @@ class SpoutEmission:
     def _emitted(self, report: Callable[[Stimulus], object]) -> Emitted:
         attempt, executor = self.emit.attempt, self.spout.executor
         number = self.emit.number
-        if number is None:  # it doesn't hear of an empty transaction
+        if number is None:  # the spout is not called for an empty transaction
             return self._as_emitted(EmittedBatch(executor.schema))
         batch = self._settled(executor.emit_batch(attempt, number, self.emit.metadata), report)
         return self._as_emitted(batch, tuple(executor.resolve_offsets(attempt, number, batch.reported)))
@@ -102,7 +103,7 @@ class SpoutEmission:
         )
 
     def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:
-        """Return ``batch``, or what was read of it once: if it tells something, or might be another one again."""
+        """Return ``batch``, or its rows read once: if reading reports something, or a second read might differ."""
         is_reread, exact = len(self.readers) > 1 or self.is_reread, self.spout.coordinator.exact
         if not batch.is_read_once and (not is_reread or exact or batch.is_settled):
             return batch

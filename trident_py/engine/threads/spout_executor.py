@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 @define
 class SpoutCollector(ArrowCollector):
-    """Takes what an emitter emits for one attempt; wrong shapes and types are errors at the emitting call.
+    """Collects the emissions of an emitter for one attempt; wrong shapes and types raise at the emitting call.
 
     Attributes:
-        about: what errors of the tasks that read what was emitted are about.
+        about: the subject of errors in the tasks that read the emissions.
     """
 
     metrics: Metrics
@@ -66,7 +66,7 @@ class SpoutCollector(ArrowCollector):
         on_driver: bool = False,
         verify: Callable[[], None] | None = None,
     ) -> None:
-        """Emit rows that Spark tasks read, one task per split; or that are read at once."""
+        """Emit rows that Spark tasks read, one task per split; with ``on_driver``, rows that are read at once."""
         self._flush()
         if on_driver:
             self._read(splits, read, fingerprinting)
@@ -91,12 +91,12 @@ class SpoutCollector(ArrowCollector):
             self._parts[before:] = [ReadRows.of(table, (reading.hash for reading in readings))]
 
     def report_error(self, error: BaseException) -> None:
-        """Log ``error`` and count it; the attempt goes on."""
+        """Log ``error`` and count it; the attempt continues."""
         log.error("%s: reported %s", self.where, error_text(error))
         self.metrics.add("reported_errors")
 
     def collected(self) -> EmittedBatch:
-        """Return all that was emitted."""
+        """Return the emitted batch."""
         self._flush()
         return EmittedBatch(
             self.schema, tuple(self._parts), hashes_frames=self._hashes_frames, verifies=tuple(self._verifies)
@@ -107,7 +107,7 @@ class SpoutCollector(ArrowCollector):
 class TridentSpoutExecutor:
     """Drives one emitter through the three streams, and remembers which attempt of each transaction it emitted.
 
-    The emitter knows a transaction by its number, and so the attempt, too; messages go by the txid.
+    The emitter receives the number of a transaction instead of its txid, also in attempts; messages contain the txid.
     """
 
     topology: str
@@ -123,7 +123,7 @@ class TridentSpoutExecutor:
         return isinstance(self.emitter, Committing)
 
     def emit_batch(self, attempt: TransactionAttempt, number: int, metadata: Json) -> EmittedBatch:
-        """Have the emitter emit, as announced on ``$batch``, and give what it did."""
+        """Let the emitter emit, as announced on ``$batch``, and return the batch."""
         reports_offsets = isinstance(self.emitter, OffsetReportingEmitter)
         where = f"{self._where(attempt)}, definition {shortened(metadata)}"
         about = self._about(attempt)
@@ -137,9 +137,9 @@ class TridentSpoutExecutor:
     def resolve_offsets(
         self, attempt: TransactionAttempt, number: int, reported: ReportedOffsets | None
     ) -> Iterator[OffsetsResolved | Fingerprinted]:
-        """Give what follows for the driver of a batch that was read once.
+        """Yield the messages for the driver about a batch that was read once.
 
-        An emitter that reports offsets is told of them.
+        An emitter that reports offsets receives the notes.
         """
         if reported is None:
             return
@@ -154,16 +154,16 @@ class TridentSpoutExecutor:
             yield Fingerprinted(attempt, self.tx_id, reported.fingerprint)
 
     def restore(self, cursors: Cursors, upto: int) -> None:
-        """Hand an emitter that reports offsets its positions after number ``upto``; called once, first."""
+        """Pass an emitter that reports offsets its positions after number ``upto``; called once, first."""
         if isinstance(self.emitter, OffsetReportingEmitter):
             self.emitter.restore(dict(cursors.items()), upto)
 
     def moved(self, metadata: Json) -> Mapping[str, Json] | None:
-        """Return the cursors that the batch of ``metadata`` moves when it is closed; None: nobody knows yet."""
+        """Return the cursors that the batch of ``metadata`` moves when it is closed; None: not known yet."""
         return self.emitter.moved(json_copy(metadata)) if isinstance(self.emitter, OffsetReportingEmitter) else {}
 
     def commit(self, attempt: TransactionAttempt, number: int) -> None:
-        """Commit, as announced on ``$commit``, the attempt that was emitted last for this transaction, and no other."""
+        """Commit, as announced on ``$commit``; only the last emitted attempt of this transaction is accepted."""
         if self._emitted.get(attempt.txid) != attempt:
             raise FailedException(f"received commit for different transaction attempt: {attempt}")
         if isinstance(self.emitter, Committing):

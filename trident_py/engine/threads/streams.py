@@ -1,4 +1,4 @@
-"""The three streams of a topology, as the driver sees them: turns `DataPlane` on the driver's thread."""
+"""The three streams of a topology, as the driver sees them: runs `DataPlane` on the driver's thread."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ log = logging.getLogger(__name__)
 
 @define(kw_only=True, eq=False)
 class TopologyStreams:
-    """`BatchStreams` over a `DataPlane` and the threads that carry out what it asks for.
+    """`BatchStreams` with a `DataPlane` and the threads that carry out its instructions.
 
-    Everything but `report` is called on one thread: the driver's, or before and after it whoever makes and closes it.
+    Only `report` may be called on any thread. Other methods are called on one thread: the driver's, or before and after
+    it the one that creates and closes the streams.
 
     Attributes:
-        plane: what decides.
+        plane: makes the decisions.
         workers: the threads.
-        post: leaves a message for the driver, from any thread.
-        shutdown: how long `close` waits, and for what.
+        post: sends a message to the driver, from any thread.
+        shutdown: limits how long `close` waits.
     """
 
     topology: str
@@ -60,18 +61,16 @@ class TopologyStreams:
         self.workers.open(self.report)
 
     def report(self, stimulus: Stimulus) -> None:
-        """Tell the data plane, from any thread."""
+        """Send a stimulus to the data plane, from any thread."""
         self._reports.put(stimulus)
         self.post(Reported())
 
     # --- BatchStreams: called by the driver, never blocks -------------------------------------------------------------
 
     def consumers(self, stream: StreamId) -> int:
-        """Count who listens: every spout to ``$batch``, whatever commits to ``$commit``."""
         return self.plane.consumers(stream)
 
     def ask(self, spout: str, ask: Ask) -> None:
-        """Have the coordinator of ``spout`` answer."""
         self.workers.ask(spout, ask, self.post)
 
     def emit_batch(
@@ -82,23 +81,19 @@ class TopologyStreams:
         time: int,
         edges: Sequence[int],
     ) -> None:
-        """Have every spout emit its part of ``attempt``."""
         self._announce(BatchAnnounced(attempt, number, metadata, time, edges))
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
-        """Have everything that commits commit these attempts: the committer spouts, then states and sinks."""
         self._announce(CommitAnnounced(group))
 
     def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
-        """Tell both halves of every spout, each on its thread."""
         self._announce(SuccessAnnounced(attempt, number))
 
     def cancel(self, attempt: TransactionAttempt) -> None:
-        """Cancel the jobs of ``attempt``, and give up what it prepared."""
         self._announce(AttemptCancelled(attempt))
 
     def take(self) -> Sequence[Message]:
-        """Take what was reported; returns what the driver has to know of it, in order."""
+        """Handle the reported stimuli; return the resulting messages for the driver, in order."""
         messages: list[Message] = []
         with suppress(Empty):
             while True:
@@ -106,26 +101,26 @@ class TopologyStreams:
         return messages
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Return what is visibly worked on: attempts with a running job, and those that a state of ours commits."""
+        """Return the phases in progress: attempts with a running job, and attempts that a fenced state commits."""
         if late := self.workers.commits.thread.warning():
             log.warning("topology %s: %s", self.topology, late)
         return self.plane.alive()
 
     def next_window_at(self) -> int | None:
-        """Return when the next window by time ends that holds rows of what is committed."""
+        """Return when the next time window with committed rows ends."""
         return earliest(participant.next_window_at() for participant in self.workers.commits.participants)
 
     def counted(self, attempt: TransactionAttempt) -> Counts:
-        """Return what a live attempt has read, as far as anybody counted: not the rows of emitted DataFrames."""
+        """Return the counts of a live attempt, as far as known; rows of emitted DataFrames are not counted."""
         return self.plane.counted(attempt)
 
     def lag(self) -> Mapping[str, Mapping[str, int]]:
-        """Return how many records wait in the sources that tell it, by spout and part of it."""
+        """Return how many records wait in the sources that report it, by spout and part of it."""
         told = {threads.tx_id: threads.coordinator.lag for threads in self.workers.spouts}
         return {spout: lag for spout, lag in told.items() if lag}
 
     def take_over(self, partial_commit_txid: int, together: Sequence[Collection[int]], committed_txid: int) -> None:
-        """Begin; the arguments are those of `TakenOver`."""
+        """Begin a leadership; the arguments are those of `TakenOver`."""
         self._turn(TakenOver(partial_commit_txid, together, committed_txid=committed_txid))
 
     # --- turns --------------------------------------------------------------------------------------------------------
@@ -154,9 +149,9 @@ class TopologyStreams:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the threads and have what they served closed; leave behind those that don't return in time.
+        """Stop the threads and close everything that they serve; leave behind threads that don't return in time.
 
-        While something commits without a fence, it waits for that, unless the shutdown is forced.
+        While an output commits without a fence, it waits for that, unless the shutdown is forced.
         """
         self.shutdown.when_forced(lambda: self.report(EndForced()))
         patience = self.shutdown.patience
@@ -178,9 +173,9 @@ class TopologyStreams:
     def _keep_leading(self, what: str) -> None:
         busy = ", ".join(self.workers.committing.busy())
         why = (
-            f"topology {self.topology!r} goes on leading although it was to end: {what}, on thread {busy}, and nothing "
-            f"would refuse what it writes once another process leads; it ends when that returns; stop(force=True) "
-            f"gives up leadership all the same"
+            f"topology {self.topology!r} keeps leading although it was asked to stop: {what}, on thread {busy}. If "
+            f"another process led, the late writes of this thread would not be refused. So the topology ends when the "
+            f"thread returns. To end it now: stop(force=True) releases leadership all the same"
         )
         log.warning("%s", why)
         self.shutdown.hold(why)
@@ -189,7 +184,7 @@ class TopologyStreams:
         self.shutdown.left_behind = self.workers.leave(until)
         if self.shutdown.left_behind:
             log.error(
-                "topology %s gives up leadership and waits no longer for thread %s; what comes of it is refused",
+                "topology %s releases leadership and no longer waits for thread %s; its late writes are refused",
                 self.topology,
                 ", thread ".join(self.shutdown.left_behind),
             )

@@ -1,6 +1,8 @@
-"""Threads that run user code: started when there is work for them, and waited for only as long as one likes.
+"""Threads that run user code.
 
-They are daemons, other than those of ``concurrent.futures``: code that never returns doesn't keep the process alive.
+`Threads` is a pool: its threads start when there is work for them, and callers wait for them only for a limited time.
+They are daemons, unlike those of ``concurrent.futures``: code that never returns must not keep the process alive.
+A spout has two threads, `SpoutThreads`. The function `place_of` finds the position of a thread in the code.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ SPARKS = ("pyspark", "py4j")
 
 @frozen(kw_only=True)
 class ThreadWork:
-    """What a thread is in the middle of.
+    """The current work of a thread.
 
     Attributes:
         thread: its name.
-        doing: what it was asked to do.
+        doing: a description of the work.
         since: when it began, in seconds since 1970.
-        place: where in the code it is, as "in split, words.py, line 7"; empty: that isn't known.
+        place: the position in the code, such as "in split, words.py, line 7"; empty: unknown.
     """
 
     thread: str
@@ -48,11 +50,11 @@ class ThreadWork:
 
 @define(eq=False)
 class Threads:
-    """Up to ``count`` threads that take calls in the order in which these are submitted.
+    """Up to ``count`` threads that run calls in the order in which these are submitted.
 
     Attributes:
-        name: that of the threads, with a number behind it where there may be several.
-        count: how many there are at most.
+        name: of the threads, followed by a number if there may be several.
+        count: the most threads.
     """
 
     name: str
@@ -65,9 +67,9 @@ class Threads:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def submit(self, call: Callable[[], object], doing: str = "") -> bool:
-        """Have a thread make ``call``, which raises nothing; False if no thread takes calls any more.
+        """Run ``call``, which must not raise, on a thread; return False if no thread accepts calls any more.
 
-        It runs in a copy of the caller's context. ``doing`` tells people what it is.
+        It runs in a copy of the caller's context. ``doing`` describes it for people.
         """
         with self._lock:
             if self._is_open:
@@ -76,7 +78,7 @@ class Threads:
             return self._is_open
 
     def close(self) -> None:
-        """Take no more calls; those submitted before are still made."""
+        """Accept no more calls; those submitted before are still run."""
         with self._lock:
             if self._is_open:
                 self._is_open = False
@@ -84,17 +86,20 @@ class Threads:
                     self._calls.put(None)
 
     def wait(self, until: float) -> bool:
-        """Tell whether all threads have ended, as they do after `close`; waits for that until this monotonic moment."""
+        """Wait until all threads have ended, at most until this monotonic moment; return true if they have.
+
+        They end after `close`.
+        """
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
         return not self._living()
 
     def busy(self) -> list[str]:
-        """Return the threads that are in the middle of a call, each with the place in the code where it is."""
+        """Return the threads that run a call, each with its position in the code."""
         return [f"{each.thread!r} {each.place}".rstrip() for each in self.works()]
 
     def works(self) -> list[ThreadWork]:
-        """Return what the threads are in the middle of. Any thread may ask."""
+        """Return the current work of the threads. Any thread may call it."""
         calling = dict(self._calling)
         return [
             ThreadWork(thread=thread.name, doing=calling[thread][0], since=calling[thread][1], place=place_of(thread))
@@ -117,7 +122,7 @@ class Threads:
             self._calling[threading.current_thread()] = (doing, time.time())
             call()
             self._calling.pop(threading.current_thread())
-            del taken, call  # and with it the batch it is about
+            del taken, call  # and with it the batch that it processed
             with self._lock:
                 self._idle += 1
 
@@ -126,7 +131,7 @@ class Threads:
 
 
 def place_of(thread: threading.Thread) -> str:
-    """Return where ``thread`` is: in the user's code, if it is called from there; else in what isn't Python's own."""
+    """Return the position of ``thread``: in the user's code if possible, else in code outside of Python's library."""
     frames = [each for each in _stack_of(thread) if not _is_pythons(each[0])]
     users = [each for each in frames if not _is_installed(each[0])]
     if not frames:
@@ -138,7 +143,7 @@ def place_of(thread: threading.Thread) -> str:
 
 
 def _stack_of(thread: threading.Thread) -> list[tuple[FrameType, int]]:
-    """Return its frames, innermost first, and the line of each."""
+    """Return the frames of a thread, innermost first, and the line of each."""
     frame = _frame_of(thread)
     return list(traceback.walk_stack(frame)) if frame else []
 
@@ -161,8 +166,8 @@ def _is_of_a_package(file: str) -> bool:
 
 
 def _frame_of(thread: threading.Thread) -> FrameType | None:
-    # Some versions of Python ask for frames under a lock of the interpreter's. Should garbage be collected then, a
-    # finaliser, as Py4J has them, lets other threads run, and one that ends waits for the lock: python/cpython#106883.
+    # Some versions of Python read the frames under a lock of the interpreter. If garbage is collected then, a finaliser
+    # such as Py4J's lets other threads run, and a thread that ends waits for the lock: python/cpython#106883.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -174,7 +179,7 @@ def _frame_of(thread: threading.Thread) -> FrameType | None:
 
 @define(eq=False)
 class SpoutThreads:
-    """One spout at work: its two halves, each on a thread of its own."""
+    """One spout with its two halves, each on its own thread."""
 
     coordinator: TridentSpoutCoordinator
     executor: TridentSpoutExecutor
@@ -183,7 +188,7 @@ class SpoutThreads:
 
     @classmethod
     def of(cls, coordinator: TridentSpoutCoordinator, executor: TridentSpoutExecutor) -> SpoutThreads:
-        """Return both halves, with the threads that they will work on."""
+        """Return both halves, with their threads."""
         name = f"trident-{executor.tx_id}"
         return cls(coordinator, executor, Threads(f"{name}-coordinator"), Threads(f"{name}-emitter"))
 
@@ -193,7 +198,7 @@ class SpoutThreads:
         return self.executor.tx_id
 
     def restore(self, record: CoordinatorRecord) -> None:
-        """Hand either half the positions that it goes on from; called once, first."""
+        """Restore the positions of both halves from the record; called once, first."""
         cursors = record.cursors.get(self.tx_id, Cursors())
         self.coordinator.restore(cursors)
         self.executor.restore(cursors, record.numbers.upto(record.current_txid - 1))

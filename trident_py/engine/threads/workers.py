@@ -1,8 +1,8 @@
-"""The threads of a topology: carry out what `DataPlane` asks for, and report what came of it.
+"""The threads of a topology: they carry out the instructions of `DataPlane`, and report the results.
 
-Each spout has one thread for its coordinator and one for its emitter, commits have one, and Spark jobs have as many as
-may run side by side. All calls of one kind are in txid order, and a commit never waits for an emission. Nothing here
-decides anything.
+Each spout has one thread for its coordinator and one for its emitter. Commits have one thread, and Spark jobs have as
+many as may run in parallel. All calls of one kind are in txid order, and a commit never waits for an emission. No
+decisions are made here.
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ log = logging.getLogger(__name__)
 CANCEL_AGAIN_SECONDS = 0.5
 
 
-# large: the only one who has threads, so it knows all that runs on them
+# large: the only component with threads, so it knows all work on them
 @define(kw_only=True, eq=False)
 class Workers:
-    """The threads, and whom they serve.
+    """The threads, and the components that they serve.
 
     Attributes:
         branches: for each branch, the spouts that it reads.
         rereads: the spouts that one branch reads more than once.
-        commits: what is done on the commit thread.
-        reads: whoever reads states there.
-        jobs: what is done on job threads; on an emitter's to checkpoint a batch, where it might be another one when it
-            is read again, and where only reading it tells what it consists of.
-        diagnose: what an exception means.
-        tell: hears of each piece of work that has ended, on the thread that has done it.
-        job_threads: how many jobs may run side by side, those included that are being cancelled.
-        given_up: threads that are still busy are waited for no longer.
+        commits: the work on the commit thread.
+        reads: the reads of states on the commit thread.
+        jobs: the work on job threads. An emitter's thread uses it to checkpoint a batch, if a second read might differ,
+            or if only reading determines the batch.
+        diagnose: returns the meaning of an exception.
+        tell: called with each finished piece of work, on the thread that has done it.
+        job_threads: how many jobs may run in parallel, including those that are being cancelled.
+        given_up: set when busy threads are not waited for any longer.
     """
 
     topology: str
@@ -102,14 +102,14 @@ class Workers:
         self._threads = Threads(f"trident-{self.topology}-job", self.job_threads)
 
     def open(self, report: Callable[[Stimulus], object]) -> None:
-        """Report what comes of the work to ``report`` from now on, from any thread."""
+        """Send results to ``report`` from now on, from any thread."""
         self._report = report
         self.reads.open(report)
 
     # --- on the driver's thread ---------------------------------------------------------------------------------------
 
     def ask(self, spout: str, ask: Ask, post: Callable[[Message], object]) -> None:
-        """Have the coordinator of ``spout`` answer to ``post``."""
+        """Let the coordinator of ``spout`` answer to ``post``."""
 
         def answer() -> None:
             for message in threads.coordinator.answers(ask):
@@ -120,7 +120,7 @@ class Workers:
             self._submit(threads.coordinating, f"spout {spout!r} is asked for batch {ask.txid}", answer)
 
     def do(self, instruction: Instruction) -> None:
-        """Have a thread carry out ``instruction``."""
+        """Let a thread carry out ``instruction``."""
         with logging_about(attempt=_only_attempt(instruction)):
             self._begin(instruction)
 
@@ -144,14 +144,14 @@ class Workers:
                 self._submit(self.committing, self._doing(instruction), partial(self._use_states, instruction))
 
     def abandon(self) -> None:
-        """Have nothing more written by threads that don't return, and tell whoever waits for reads."""
+        """Refuse later writes of threads that don't return, and fail waiting reads."""
         self.given_up.set()
         for participant in self.commits.participants:
             participant.abandon()
         self.reads.close()
 
     def leave(self, until: float) -> list[str]:
-        """Take no more work; names the threads that are still busy at this monotonic moment, and where they are."""
+        """Accept no more work; return the threads that are still busy at this monotonic moment, and their positions."""
         for pool in self._pools:
             pool.close()
         for pool in self._pools:
@@ -160,18 +160,21 @@ class Workers:
         return [busy for pool in self._pools for busy in pool.busy()]
 
     def works(self) -> list[ThreadWork]:
-        """Return what all threads are in the middle of. Any thread may ask."""
+        """Return the current work of all threads. Any thread may call it."""
         return [work for pool in self._pools for work in pool.works()]
 
     def lock_holders(self) -> Mapping[str, str]:
-        """Return who holds the locks that a commit waits for now, as databases tell. Any thread may ask."""
+        """Return the holders of locks for which a commit waits now, as databases report them.
+
+        Any thread may call it.
+        """
         if not self.committing.works():
             return {}
         found = {text: output.name for output in self.commits.participants for text in output.lock_holders()}
         return {text: f"{name} waits for a lock: {text}" for text, name in found.items()}
 
     def lost_lease(self) -> Mapping[str, str]:
-        """Return why nothing may be committed just now, where another process may lead. Any thread may ask."""
+        """Return why no commit may start just now, if another process may lead. Any thread may call it."""
         try:
             self.commits.ensure_leading()
         except TridentError as error:
@@ -209,7 +212,7 @@ class Workers:
                 running, cancel = self._running.get(job), partial(self.jobs.cancel_attempt, attempt)
             case CancelJob(job):
                 running, cancel = self._running.get(job), partial(self.jobs.cancel_job, job)
-        if running is not None and running.cancel():  # else it has just ended, or will end without Spark
+        if running is not None and running.cancel():  # otherwise it has just ended, or will end without Spark
             self._submit(self._threads, "a Spark job is cancelled", partial(self._cancel_until_ended, running, cancel))
 
     def _deliver_success(self, attempt: TransactionAttempt, number: int, threads: SpoutThreads) -> None:
@@ -217,7 +220,7 @@ class Workers:
             (Half.EMITTER, threads.emitting, partial(threads.executor.success, attempt, number)),
             (Half.COORDINATOR, threads.coordinating, partial(threads.coordinator.coordinator.success, number)),
         ):
-            doing = f"spout {threads.tx_id!r} hears of the success of {attempt}"
+            doing = f"spout {threads.tx_id!r} receives the success of {attempt}"
             self._submit(
                 pool, doing, partial(self._succeed, SpoutSucceeded(attempt.txid, threads.tx_id, half), success)
             )
@@ -240,7 +243,7 @@ class Workers:
                 outputs = " and ".join(map(self._output, instruction.branches)) or f"spout {instruction.spout!r}"
                 return f"{outputs} commits {shown_attempts([member.attempt for member in instruction.members])}"
             case Abort():
-                return f"{self._output(instruction.branch)} gives up {instruction.attempt}"
+                return f"{self._output(instruction.branch)} discards its work for {instruction.attempt}"
             case Answer():
                 return "a request or a query asks the states, and commits wait for it"
         return "states and sinks are closed"
@@ -249,14 +252,14 @@ class Workers:
         return next(threads for threads in self.spouts if threads.tx_id == name)
 
     def _submit(self, pool: Threads, doing: str, call: Callable[[], object]) -> None:
-        pool.submit(partial(self._guarded, call), doing)  # too late: then it has ended, and nobody wants it
+        pool.submit(partial(self._guarded, call), doing)  # too late: the topology has ended, the call is not needed
 
     # --- on the threads -----------------------------------------------------------------------------------------------
 
     def _guarded(self, call: Callable[[], object]) -> None:
         try:
             call()
-        except BaseException as error:  # noqa: BLE001 - nothing may end in a thread that nobody looks at
+        except BaseException as error:  # noqa: BLE001 - a thread must never end with an unreported exception
             self._report(Broke(error))
 
     def _run_emission(self, emission: SpoutEmission) -> None:
@@ -275,12 +278,12 @@ class Workers:
         try:
             running.enter_spark()
             report: Stimulus = JobDone(job, self.jobs.process(job, members))
-        except Unwanted as error:  # the session need not be asked why
+        except Unwanted as error:  # no need to ask the session for the cause
             report = JobFailed(job, Diagnosis(error, FailureKind.INTERRUPTED))
         except BaseException as error:  # noqa: BLE001 - user code, or Spark
             name = self.commits.participants[job.branch].name
             why = self._diagnosed(job.attempts[0], Place.JOB, name, error)
-            if isinstance(why.cause, StateError | SinkError):  # by the output, which has a part in its branch's job
+            if isinstance(why.cause, StateError | SinkError):  # by the output, which takes part in its branch's job
                 why.cause.locate(state=name)
             report = JobFailed(job, why)
         self._running.pop(job, None)
@@ -289,7 +292,7 @@ class Workers:
         self._report(report)
 
     def _cancel_until_ended(self, running: Running, cancel: Callable[[], None]) -> None:
-        # Again and again: a job that was on its way to Spark is not found by the first cancel.
+        # Repeatedly: the first cancel doesn't find a job that is still being submitted to Spark.
         has_failed = False
         while not (running.ended.is_set() or self.given_up.is_set()):
             try:
@@ -325,7 +328,7 @@ class Workers:
     def _tell_of(
         self, work: Work, parts: Sequence[str], attempts: Sequence[TransactionAttempt], begun: float, end: Stimulus
     ) -> None:
-        """Tell listeners of a piece of work, before the driver hears of its end."""
+        """Publish a finished piece of work to listeners, before the driver receives its end."""
         self.tell(
             WorkEvent(
                 topology=self.topology,
@@ -366,7 +369,7 @@ class Workers:
 
 
 def _only_attempt(instruction: Instruction) -> TransactionAttempt | None:
-    """Return the attempt that an instruction is about, if it is one only."""
+    """Return the attempt that an instruction is about, if it is only one."""
     match instruction:
         case Emit(attempt=attempt) | Abort(attempt=attempt) | DeliverSuccess(attempt=attempt):
             return attempt

@@ -1,4 +1,8 @@
-"""From what the planner says ends a branch to the participant that does it."""
+"""Assembly of a topology's runtime from its plan.
+
+It creates the participant (state, sink, window) at the end of each branch, and all states. It describes the topology
+for the data plane, checks states against the record, and derives the settings of a leadership.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +33,10 @@ from trident_py.states.sql.reading import TableReader
 
 
 def ensure_stores(graph: Graph) -> None:
-    """Look whether the stores of all states are there, before anything is made or started.
+    """Check that the stores of all states exist, before anything is created or started.
 
     Raises:
-        StateError: one isn't.
+        StateError: one doesn't.
     """
     for node in graph.nodes:
         output = output_of(node)
@@ -42,14 +46,14 @@ def ensure_stores(graph: Graph) -> None:
 
 
 def assembled(planned: Plan, context: ParticipantContext) -> tuple[list[Participant], dict[str, State]]:
-    """Make the participant of each branch, and all states; queries in commits find these in ``context`` from now on."""
+    """Return the participants of all branches, and all states by name; adds the states to ``context`` for queries."""
     participants = [participant_of(branch, context) for branch in planned.branches]
     context.states.update(states_of(participants, planned.graph, context))
     return participants, context.states
 
 
 def participant_of(branch: Branch, context: ParticipantContext) -> Participant:
-    """Return the participant at the end of ``branch``, with its state made."""
+    """Return the participant at the end of ``branch``, with its state."""
     return branch.output.participant(context) if branch.output else Leaf(branch.name)
 
 
@@ -59,7 +63,7 @@ def shape_of(
     participants: Sequence[Participant],
     shareable: Collection[int],
 ) -> TopologyShape:
-    """Return what the data plane has to know of a topology.
+    """Return the description of a topology that the data plane needs.
 
     Args:
         spouts: the emitters, by spout.
@@ -82,11 +86,11 @@ def shape_of(
 
 
 def states_of(participants: list[Participant], graph: Graph, context: ParticipantContext) -> dict[str, State]:
-    """Return all states by name; those that nothing writes are made here.
+    """Return all states by name; creates those that no branch writes.
 
     Raises:
-        StateError: a factory has made something else than is needed, or a query can't ask such a state.
-        TopologyError: what is asked for are no keys of another topology's table.
+        StateError: a factory has returned an unsuitable object, or a query can't use such a state.
+        TopologyError: the queried fields are not the keys of another topology's table.
     """
     written = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     states = {each.name: each.state for each in written}
@@ -107,7 +111,7 @@ def states_of(participants: list[Participant], graph: Graph, context: Participan
 
 
 def _check_query(query: StateQuery, source: StructType | None, state: State) -> None:
-    """Check that the query can ask such a state; only now is known what the keys of another topology's table are."""
+    """Check that the query can use this state; the keys of another topology's table are known only now."""
     if not isinstance(state, query.function.needs):
         wanted = " or ".join(kind.__name__ for kind in query.function.needs)
         raise StateError(
@@ -119,20 +123,21 @@ def _check_query(query: StateQuery, source: StructType | None, state: State) -> 
 
 
 def partial_commit_of(participants: list[Participant], record: CoordinatorRecord) -> int:
-    """Return the last transaction that some states may have, and some not; 0: there is none."""
+    """Return the last transaction that may be in some states but not in all; 0: there is no such transaction."""
     states = [each for each in everything(participants) if isinstance(each, StateParticipant)]
     last = [state.recovered.txid if state.recovered else 0 for state in states if state.remembers]
     return partial_commit_txid(last, record, all_remember=len(last) == len(states))
 
 
 def check_fed(topology: str, participants: Sequence[Participant], record: CoordinatorRecord) -> CoordinatorRecord:
-    """Return ``record``, which a takeover is about to write, if nothing behind new values lacks what a state skips.
+    """Return ``record``, if no output of new values lacks transactions that their state would skip.
 
-    A state may have several transactions that ``record`` has not as committed. When they come again, it skips all but
-    the last, and a skipped one hands on no new values; so what they go into must have them, too.
+    A takeover calls it before it writes ``record``. A state may have several transactions that ``record`` doesn't have
+    as committed. When they are replayed, it skips all of them except the last. A skipped transaction produces no new
+    values, so the outputs of these values must have it, too.
 
     Raises:
-        StateError: it has not: it joined while some outputs had the transactions, and others had not.
+        StateError: an output lacks them, because it joined while some outputs had the transactions, and others had not.
     """
     before = record.current_txid - 1
     for state in everything(participants):
@@ -141,10 +146,10 @@ def check_fed(topology: str, participants: Sequence[Participant], record: Coordi
             last = max(before, output.recovered.txid) if output.recovered else before
             if output.capabilities.commits and last < skipped:
                 raise StateError(
-                    f"topology {topology!r}: {output.name!r} can't join behind the new values of state {state.name!r} "
-                    f"now: transactions {last + 1} to {skipped} are in the state and not in all others, so they come "
-                    f"again, and the state hands on nothing of what it has; start once more without {output.name!r}, "
-                    f"until transaction {skipped + 1} is committed, and add it then",
+                    f"topology {topology!r}: {output.name!r} can't join after the new values of state {state.name!r} "
+                    f"now: transactions {last + 1} to {skipped} are in the state but not in all others, so they are "
+                    f"replayed, and the state produces no new values for them. To fix this: start once more without "
+                    f"{output.name!r}, until transaction {skipped + 1} is committed, then add it",
                     topology=topology,
                     state=output.name,
                 )
@@ -152,7 +157,7 @@ def check_fed(topology: str, participants: Sequence[Participant], record: Coordi
 
 
 def is_passing(error: BaseException) -> bool:
-    """Tell whether ``error`` says that a store is away or locked just now."""
+    """Return true if ``error`` says that a store is unavailable or locked just now."""
     cause = error.__cause__
     return cause is not None and (isinstance(cause, FailedException) or is_passing(cause))
 
@@ -160,7 +165,7 @@ def is_passing(error: BaseException) -> bool:
 def settings_of(
     plan: Plan, config: TridentConfig, participants: Sequence[Participant], *, has_committer_spouts: bool
 ) -> LeadershipSettings:
-    """Return the settings of a leadership over ``plan``, whose outputs are ``participants``."""
+    """Return the settings of a leadership over ``plan``, with the outputs ``participants``."""
     store_intents = _needs_intents(plan, participants)
     alone = store_intents or has_committer_spouts
     return LeadershipSettings(
@@ -179,13 +184,13 @@ def settings_of(
 
 
 def _take_groups(participants: Sequence[Participant]) -> bool:
-    """Tell whether all that commit, if anything does, can commit several transactions in one step."""
+    """Return true if at least one output commits, and each that does can commit several transactions in one step."""
     committing = [participant for participant in participants if participant.capabilities.commits]
     return bool(committing) and all(participant.takes_groups for participant in committing)
 
 
 def _needs_intents(plan: Plan, participants: Sequence[Participant]) -> bool:
-    """Tell whether it adds anything to store which attempt is about to commit."""
+    """Return true if commit intents must be stored: attempts may have different rows, or an output has no fence."""
     opaque = any(spout.spout.replay is not Replay.EXACT for spout in plan.spouts)
     resolving = any(isinstance(spout.spout, PartitionedSpoutAdapter) for spout in plan.spouts)
     asking = bool(state_queries(plan.graph))  # and what they answer depends on when they are asked

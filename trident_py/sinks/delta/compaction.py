@@ -1,9 +1,9 @@
-"""Has the many small files of a topology in a Delta table become few, beside its commits.
+"""Compaction of a topology's many small files in a Delta table, at the same time as its commits.
 
-delta-rs lets two compactions of the same files through, and their rows are in the table twice. So files are written
-here, and committed only as the very next version after a look at the table: whatever anybody has committed since then,
-a newer leader among them, has the commit refused. Nothing waits for it; the topology's own commits add files, which a
-compaction does not touch.
+If two compactions of the same files run, delta-rs commits both, and the table has their rows twice. So this module
+writes the files itself, and commits them only as the version after the one that it has read. If any other program has
+committed since, even a newer leader, the commit is refused. Nothing waits for a compaction. The topology's own commits
+add files, which a compaction does not touch.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from trident_py.sinks.token import TableToken
 log = logging.getLogger(__name__)
 
 TARGET_BYTES = 100 << 20
-"""Files of so much are left as they are, and about so much becomes one; it is what `deltalake` aims at, too."""
+"""The size from which files are not compacted, and the size of a compacted file, about; the same as in `deltalake`."""
 
 RUN_BYTES = 1 << 30
-"""So much is written in one go; what is left comes the next time."""
+"""The greatest size that one compaction writes; the next one continues."""
 
 TRIES = 20
 
 
 @define
 class Compaction:
-    """Compacts a table after each so many transactions, on a thread of its own.
+    """Compacts a table every ``every`` transactions, on its own thread.
 
     Attributes:
-        storage: where the table is.
-        every: after how many transactions.
+        storage: the place of the table.
+        every: the number of transactions between two compactions.
     """
 
     storage: Storage
@@ -53,7 +53,7 @@ class Compaction:
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def begin(self, uuid: str, token: TableToken) -> None:
-        """Begin if it is time, and the last one has ended; this token was just committed."""
+        """Begin a compaction after the commit of ``token``, if it is time and the last one has ended."""
         if token.txid % self.every or (self._thread is not None and self._thread.is_alive()):
             return
         self._thread = threading.Thread(
@@ -62,7 +62,7 @@ class Compaction:
         self._thread.start()
 
     def close(self) -> None:
-        """Wait until the one that is under way has ended."""
+        """Wait until a running compaction has ended."""
         if self._thread is not None:
             self._thread.join()
 
@@ -77,12 +77,12 @@ class Compaction:
 
 
 def compact(storage: Storage, uuid: str, token: TableToken) -> None:
-    """Compact what a topology has written before the transaction that this token is of, whose files stay.
+    """Compact the files that a topology wrote before the transaction of ``token``; this one's files stay.
 
-    Nothing is changed where a newer leader has been here, or somebody has moved or deleted these files meanwhile.
+    Nothing is changed if a newer leader has taken over, or if another program has moved or deleted these files.
 
     Raises:
-        SinkError: the table has what doesn't go with plain files.
+        SinkError: the table has features that plain files don't support.
     """
     table = DeltaSinkTable.open(storage)
     if table is None:
@@ -103,8 +103,8 @@ def compact(storage: Storage, uuid: str, token: TableToken) -> None:
 def _committed(
     table: DeltaSinkTable, uuid: str, token: TableToken, written: Sequence[StagedFile], removed: Sequence[str]
 ) -> bool:
-    """Commit; False: it never will be, and what was written may go."""
-    for _ in range(TRIES):  # where the store does not answer, nobody knows, and what was written stays for a vacuum
+    """Commit the compaction. False: it will never be committed, and the written files may be deleted."""
+    for _ in range(TRIES):  # if the store does not answer, the outcome is unknown, and the files stay for a vacuum
         table.look()
         there = {each.path for each in table.whole_files()}
         if written[0].path in there:  # the commit was made, and only its answer was lost
@@ -122,14 +122,14 @@ def _committed(
 
 
 def _files_before(table: DeltaSinkTable, uuid: str, txid: int) -> list[StagedFile]:
-    """Return the files with rows of transactions below ``txid``, in the order of these."""
+    """Return the files with rows of transactions below ``txid``, in the order of the transactions."""
     folders = (f"{home(uuid)}/", f"{_folder(uuid)}/")
     ours = [each for each in table.whole_files() if each.path.startswith(folders)]
     return sorted((each for each in ours if _txid(each) < txid), key=_txid)
 
 
 def _chosen(files: Sequence[StagedFile]) -> list[list[StagedFile]]:
-    """Return those of which each list becomes one file; the partitions with the most files come first."""
+    """Return lists of files, each of which is compacted into one file; the partitions with the most files are first."""
     by_partition = defaultdict(list)
     for each in files:
         by_partition[tuple(each.about["partition"].items())].append(each)
@@ -139,7 +139,7 @@ def _chosen(files: Sequence[StagedFile]) -> list[list[StagedFile]]:
 
 
 def worth(files: Sequence[StagedFile]) -> list[StagedFile]:
-    """Return those that may well become one: none is larger than the others together, so no row is moved often."""
+    """Return the files to compact into one: none is larger than the others together, so rows are rarely moved."""
     ascending = sorted(files, key=lambda each: each.size)
     sizes = accumulate(each.size for each in ascending)
     fit = [n for n, size in enumerate(sizes, 1) if ascending[n - 1].size <= size / 2 and size <= TARGET_BYTES]
@@ -158,7 +158,7 @@ def _written(table: DeltaSinkTable, path: str, files: Sequence[StagedFile]) -> S
 
 
 def _rows(storage: Storage, path: str, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Give the rows of a file, with null for fields that the table has got since."""
+    """Yield the rows of a file, with null for fields that were added to the table later."""
     with storage.files().open_input_file(path) as stream:
         for batch in pq.ParquetFile(stream).iter_batches():
             columns = [
@@ -171,7 +171,7 @@ def _rows(storage: Storage, path: str, schema: pa.Schema) -> Iterator[pa.Table]:
 
 
 def _txid(file: StagedFile) -> int:
-    """Return the transaction whose rows a file begins with."""
+    """Return the transaction of the first rows of a file."""
     return int(file.path.rpartition("/")[2].partition("-")[0])
 
 

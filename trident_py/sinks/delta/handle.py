@@ -1,8 +1,8 @@
-"""An open Delta table that notices that another table has taken its place.
+"""An open Delta table that detects its replacement by another table.
 
-deltalake reads the log on from the version that it has: where a table was removed and made anew, it would go on with
-versions of the new one as if they followed. So each look compares the log's newest entry that was known with what is
-there now.
+deltalake continues to read the log after the version that it has. If a table was removed and made again, it would read
+the new table's versions as if they followed. So each look compares the newest log entry that was read with the entry
+that is there now.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from trident_py.sinks.delta.staging import Storage
 
 
 class TableReplacedError(Exception):
-    """Another table is where this one was."""
+    """Another table has replaced this one."""
 
 
 @define
 class DeltaHandle:
-    """A table, as it was when it was last looked at.
+    """A table, as of the last look.
 
     Attributes:
-        storage: where it is.
-        table: as deltalake has it.
+        storage: the place of the table.
+        table: deltalake's table.
     """
 
     storage: Storage
@@ -42,16 +42,16 @@ class DeltaHandle:
         """Open a table.
 
         Raises:
-            TableNotFoundError: there is none.
+            TableNotFoundError: it does not exist.
         """
         return cls(storage, DeltaTable(storage.uri, storage_options=dict(storage.options)))
 
     def look(self) -> None:
-        """See what was committed since.
+        """Read the commits since the last look.
 
         Raises:
-            TableReplacedError: it is another table by now.
-            TableNotFoundError: there is none.
+            TableReplacedError: another table has replaced it.
+            TableNotFoundError: it does not exist.
         """
         version, entry = self._version, self._entry
         self.table.update_incremental()
@@ -60,7 +60,7 @@ class DeltaHandle:
             self._reopen(version)
 
     def _reopen(self, version: int) -> None:
-        """Open the table anew, as what was known of its log is not there."""
+        """Open the table again, because the known part of its log is not there."""
         found = DeltaTable(self.storage.uri, storage_options=dict(self.storage.options))
         before, now = self.table.metadata().id, found.metadata().id
         if now != before or found.version() < version:
@@ -76,7 +76,7 @@ class DeltaHandle:
         self._entry = self._entry_of(self._version)
 
     def _entry_of(self, version: int) -> bytes | None:
-        """Return what tells the log's entry of a version from another one; None: it is not there."""
+        """Return a checksum of the log's entry of a version; None: there is no such entry."""
         try:
             with self.storage.files().open_input_stream(log_entry(version)) as stream:
                 return hashlib.sha256(stream.read()).digest()
@@ -85,5 +85,5 @@ class DeltaHandle:
 
 
 def log_entry(version: int) -> str:
-    """Return the path of the log's entry of a version, below the table."""
+    """Return the path of the log's entry of a version, relative to the table."""
     return f"_delta_log/{version:020}.json"

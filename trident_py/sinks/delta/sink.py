@@ -22,23 +22,23 @@ _NO_PARTITION = (t.ArrayType, t.MapType, t.StructType, t.BinaryType)
 class DeltaSink(FormatSink):
     """Writes each transaction into a Delta table, in one commit of Delta's, by the library ``deltalake``.
 
-    Readers of any kind see whole transactions, each once, at any time. Others may write to the table, too. A table that
-    isn't there is made. The page `docs/how-to/delta.md` says how to read and look after it.
+    Readers of any kind see whole transactions, each once, at any time. Other programs may write to the table, too. The
+    table is made if it does not exist. The page `docs/how-to/delta.md` says how to read and maintain it.
 
     Args:
         uri: of the table: a path that all machines see, or a URL such as ``s3://bucket/events``.
         partition_by: fields that the table is partitioned by.
-        mode: ``append``; or ``merge``, where a row takes the place of the one with the same ``keys``, or is added.
-            Then a transaction has each key once, and no spout of the stream may be opaque, unless the rows are the new
-            values of a SQL state, straight behind it and by its own keys. This process merges.
-        keys: the fields that tell rows apart, for ``merge``; null is a value of theirs.
-        merge_schema: whether the table gets fields that the rows have and it lacks.
-        compact_every: after so many transactions each, small files of this topology become few, on a thread of its
-            own; None: never. Not with ``merge``.
-        storage_options: of the store, as ``deltalake`` takes them. They go to Spark's tasks, and nowhere else.
+        mode: ``append``; or ``merge``, with which a row replaces the one with the same ``keys``, or is added. Then a
+            transaction must have each key once, and no spout of the stream may be opaque. There is one exception: rows
+            that are the new values of a SQL state, directly after it and by its own keys. The driver merges.
+        keys: the fields by which ``merge`` compares rows; null is a value of theirs.
+        merge_schema: whether fields of the rows that the table lacks are added to it.
+        compact_every: the number of transactions after which small files of this topology are compacted, on a separate
+            thread; None: never. Not with ``merge``.
+        storage_options: options of the store for ``deltalake``. They are sent to Spark's tasks, and nowhere else.
 
     Raises:
-        TopologyError: an argument that can't work.
+        TopologyError: an argument can't work.
         ConfigError: ``deltalake`` is not installed.
     """
 
@@ -79,22 +79,22 @@ class DeltaSink(FormatSink):
 
     @property
     def needs_exact_replays(self) -> bool:  # type: ignore[override]
-        """Where rows were replaced, they can't be put back."""
+        """Whether it merges: replaced rows can't be restored."""
         return bool(self._transactions.keys)
 
     def identity(self) -> Mapping[str, Json]:
-        """Return how the table is partitioned, and by which keys rows replace others: neither can change."""
+        """Return the partitions and the keys of the table, neither of which can change."""
         return {
             "partitions": ", ".join(self._transactions.partition_by),
             "keys": ", ".join(self._transactions.keys),
         }
 
     def details(self) -> Mapping[str, Json]:
-        """Return where it writes; that the transactions have moved there, too, is seen at the start."""
+        """Return the address of the table; whether its transactions were moved there, too, is checked at the start."""
         return {"table": self._transactions.storage.uri}
 
     def check_fields(self, fields: t.StructType) -> None:
-        """See whether a table of these fields can be partitioned so."""
+        """Check that a table of these fields can have the partitions and keys."""
         check_comparable(keys := select(fields, self._transactions.keys))
         _check_keys(keys)
         partitions = select(fields, self._transactions.partition_by).fields
@@ -104,7 +104,7 @@ class DeltaSink(FormatSink):
         self._transactions.fields = fields
 
     def close(self) -> None:
-        """Wait for a compaction that is under way: some seconds, where it has a lot to write."""
+        """Wait for a running compaction, for some seconds if it writes many rows."""
         self._transactions.close()
 
 
@@ -112,8 +112,8 @@ def _check_keys(keys: t.StructType) -> None:
     for each in keys.fields:
         if isinstance(each.dataType, t.ArrayType | t.StructType):
             raise TopologyError(
-                f"field {each.name!r} is {each.dataType.simpleString()}, and deltalake merges by no such key; merge by "
-                f"its parts, or by a text of it, as by to_json"
+                f"field {each.name!r} is {each.dataType.simpleString()}, and deltalake can't merge by such a key; to "
+                f"fix this: merge by its parts, or by a text of it, as by to_json"
             )
 
 
@@ -122,6 +122,6 @@ def _check_compaction(every: int | None, mode: str) -> None:
         raise TopologyError(f"compact_every is a number of transactions, 1 or more, not {shown(every)}")
     if every is not None and mode == "merge":
         raise TopologyError(
-            "compact_every goes with mode='append': merging writes files of its own; compact the table by deltalake's "
-            "optimize.compact(), one at a time"
+            "compact_every goes with mode='append': merging writes other files; to fix this: compact the table by "
+            "deltalake's optimize.compact(), one at a time"
         )

@@ -1,4 +1,4 @@
-"""The files of a Delta table: what Spark's tasks write of each, and what the table's log says of it."""
+"""The files of a Delta table: their writing by Spark's tasks, and their entries in the table's log."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from trident_py.sinks.tables.staging import StagedFile, TableStorage, Values, Wr
 
 @frozen
 class Storage(TableStorage):
-    """Where a table is.
+    """The place of a table.
 
     Attributes:
-        uri: the table's.
-        options: of the store, secrets among them.
+        uri: the address of the table.
+        options: the options of the store, including secrets.
     """
 
     uri: str
     options: Mapping[str, str] = field(factory=dict, repr=False)
 
     def files(self) -> pfs.FileSystem:
-        """Return all that is below the table, by relative paths.
+        """Return the file system below the table, with relative paths.
 
         Raises:
-            FileNotFoundError: nothing is there.
+            FileNotFoundError: the table's directory does not exist.
         """
         if "://" not in self.uri and not os.path.isdir(self.uri):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
@@ -47,7 +47,7 @@ class Storage(TableStorage):
 
 
 def read(storage: Storage, staged: Collection[StagedFile], fields: StructType) -> pa.Table:
-    """Read the rows of some files, on the driver; they have all fields."""
+    """Read the rows of some files on the driver; they have all fields."""
     files, schema = storage.files(), arrow_schema(fields)
     tables = [pq.read_table(each.path, filesystem=files, partitioning=None) for each in staged]
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
@@ -55,21 +55,21 @@ def read(storage: Storage, staged: Collection[StagedFile], fields: StructType) -
 
 @frozen(kw_only=True)
 class WriteDelta(WriteTask):
-    """Writes the rows of a partition of Spark's; the values of the table's partitions are not in the files.
+    """Writes the rows of one of Spark's partitions; the values of the table's partition fields are not in the files.
 
     Attributes:
         partition_by: the fields by which the files are divided.
-        partitions: those that the table is partitioned by; files whose rows are merged are not divided by them.
+        partitions: the partition fields of the table; files of rows to be merged are not divided by them.
     """
 
     partition_by: tuple[str, ...]
     partitions: tuple[str, ...] = ()
 
     def check_rows(self, rows: pa.Table) -> None:
-        """See whether the table takes these rows as they are, and its partitions can have their values.
+        """Check that the table accepts these rows, and that its partitions can have their values.
 
         Raises:
-            SinkError: it doesn't, or they can't.
+            SinkError: they can't be written.
         """
         super().check_rows(rows)
         for name in dict.fromkeys([*self.partition_by, *self.partitions]):
@@ -80,15 +80,15 @@ class WriteDelta(WriteTask):
                 )
 
     def split(self, rows: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
-        """Divide them by their values as text."""
+        """Divide the rows by their partition values as text."""
         return split(rows, [Values.of(rows[name], partition_text) for name in self.partition_by])
 
     def in_file(self, rows: pa.Table) -> pa.Table:
-        """Without the partitions."""
+        """Return the rows without the partition fields."""
         return rows.select([name for name in self.schema.names if name not in self.partition_by])
 
     def about(self, partition: tuple[str | None, ...], metadata: pq.FileMetaData) -> Mapping[str, Json]:
-        """Return its partition, and its statistics, as JSON."""
+        """Return the partition and the statistics of a file, as JSON."""
         return {
             "partition": dict(zip(self.partition_by, partition, strict=True)),
             "stats": statistics(metadata),
@@ -97,7 +97,7 @@ class WriteDelta(WriteTask):
 
 
 def _no_partition(column: pa.ChunkedArray) -> str:
-    """Show a value that readers of a partition would take for another one, or for none; empty: there is none."""
+    """Return a value that readers of a partition would read as another one or as null; empty: no such value."""
     if pa.types.is_decimal(column.type):
         bad = next(
             (
@@ -130,6 +130,6 @@ def partition_text(value: object) -> str | None:
             return value.isoformat()
         case Decimal():
             return format(value, "f")
-        case bytes():  # a sink has none; as delta-rs reads them, they are the text that stands in the log
+        case bytes():  # a sink writes none; delta-rs returns them as the text in the log
             return value.decode() or None
     return str(value)

@@ -1,4 +1,4 @@
-"""What readers of a Delta table skip files by: the smallest and greatest values, and how many are null."""
+"""Statistics by which readers of a Delta table skip files: least and greatest values, and the number of nulls."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 TEXT_CHARS_MAX = 32
-"""Of longer texts nothing is told: a prefix is no upper bound."""
+"""The maximum length of a text in the statistics; longer ones are left out, because a prefix is not an upper bound."""
 
 
 def statistics(metadata: pq.FileMetaData) -> str:
-    """Return those of a Parquet file with this footer, as JSON that Delta keeps in its log."""
+    """Return the statistics of a Parquet file with this footer, as JSON for Delta's log."""
     names = [
         metadata.schema.column(number).path
         for number in range(metadata.num_columns)
@@ -42,7 +42,7 @@ def _add_bounds(found: Mapping[str, dict[str, Any]], name: str, bounds: Iterable
 
 
 def _told(value: object) -> str | int | None:
-    """Return the value as it stands in JSON; None: it can't be a bound; a float may be NaN, which has no order."""
+    """Return the value in JSON form; None: it can't be a bound. A float can't, because NaN has no order."""
     match value:
         case bool() | float():
             return None

@@ -1,4 +1,4 @@
-"""A Delta table as a sink uses it, by delta-rs: made, looked at, committed to; refused where that can't be right."""
+"""A Delta table for a sink, by delta-rs: made, read, committed to, and refused if plain files would break it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,37 @@ from trident_py.sinks.token import TableToken
 
 
 def read_token(uuid: str, version_of: Callable[[str], int | None]) -> TableToken | None:
-    """Return that of a topology, where ``version_of`` tells a transaction's version; None: it was never here."""
+    """Return the token of a topology; None: the topology was never here.
+
+    A Delta table keeps it as versions of application transactions, which each commit writes anew. For the topology with
+    the uuid ``U`` they are::
+
+        trident:U              txid of the last transaction; 0: there was none
+        trident:U:epoch        the leadership that committed it,
+        trident:U:attempt      and the attempt
+        trident:U:rows         how many rows it has,
+        trident:U:hash         and a hash of them
+        trident:U:fence        the epoch of the newest leader
+        trident:U:sink         a number that the sink of this leader has drawn
+        trident:U:incarnation  of the topology
+        trident:U:version      of this format
+
+    Delta refuses a commit if one of them has changed since the sink read the table.
+
+    Args:
+        uuid: of the topology.
+        version_of: returns the version of an application transaction, or None.
+
+    Raises:
+        SinkError: another version of trident_py has stored it.
+    """
     found = {name: version_of(app_id(uuid, name)) for name in _NAMES}
     if found["fence"] is None:
         return None
-    return TableToken.of({name: version or 0 for name, version in found.items()})
+    try:
+        return TableToken.of({name: version or 0 for name, version in found.items()})
+    except ValueError as error:
+        raise SinkError(f"the token of the Delta table can't be read: {error}; nothing was changed") from error
 
 
 def versions(uuid: str, token: TableToken) -> Mapping[str, int]:
@@ -40,7 +66,7 @@ def versions(uuid: str, token: TableToken) -> Mapping[str, int]:
     return {app_id(uuid, name): version for name, version in token.numbers().items()}
 
 
-_NAMES = ("txid", "epoch", "attempt", "rows", "hash", "fence", "sink", "incarnation")
+_NAMES = ("version", "txid", "epoch", "attempt", "rows", "hash", "fence", "sink", "incarnation")
 
 
 def app_id(uuid: str, name: str = "txid") -> str:
@@ -51,13 +77,13 @@ def app_id(uuid: str, name: str = "txid") -> str:
 def taken_away(
     storage: Storage, table: DeltaTable, uuid: str, txid: int
 ) -> tuple[int, Sequence[str], Sequence[StagedFile]]:
-    """Return what takes a transaction of a topology away whose files were compacted since it was committed.
+    """Return the change that removes the rows of a transaction with files that were compacted since.
 
     Returns:
-        The version of its commit, the paths of files to remove, and the files that come back in their place.
+        The version of its commit, the paths of files to remove, and the files that are restored in their place.
 
     Raises:
-        NotUndoneError: its rows can't be told from others any more.
+        NotUndoneError: its rows can't be separated from others any more.
     """
     newest, paths = table.version(), [each.path for each in whole_files(table)]
     history = History.read(
@@ -79,7 +105,7 @@ def taken_away(
 
 
 def whole_files(table: DeltaTable) -> list[StagedFile]:
-    """Return the files that a table consists of, but for those of which rows are deleted."""
+    """Return the files of a table, except files with deleted rows."""
     vectors = pa.table(table.deletion_vectors())["filepath"].to_pylist()
     deleted = {path.rpartition("/")[2] for path in vectors}
     actions = pa.table(table.get_add_actions())
@@ -104,7 +130,7 @@ def _files_at(storage: Storage, version: int) -> list[StagedFile]:
 
 
 def _added(entry: Entry) -> list[StagedFile]:
-    """Return the files that a version has added, but for those of which it deletes rows."""
+    """Return the files that a version has added, except files with deleted rows."""
     return [
         StagedFile(
             path=path,
@@ -126,13 +152,14 @@ def _advice(storage: Storage, version: int, newest: int) -> str:
 
 
 RETENTION_DAYS_MIN = 7
-"""A topology that stands still for longer than the table keeps its token can't be started again."""
+"""The minimum retention of tokens, in days; a topology that is stopped for longer than a table's retention can't be
+started again."""
 
 _WRITABLE = {
     "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns",
     "identityColumns", "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
 }  # fmt: skip
-"""Features of a table that plain new files respect, as long as none of `_UNWRITABLE` is switched on."""
+"""Features of a table that plain new files respect, unless one of `_UNWRITABLE` is active."""
 
 _UNWRITABLE = ("delta.columnMapping.mode", "delta.enableRowTracking", "delta.enableInCommitTimestamps")
 _OFF = (None, "", "none", "false")
@@ -142,10 +169,10 @@ _UNITS_IN_DAYS = {"day": 1.0, "hour": 1 / 24, "minute": 1 / 1440, "second": 1 / 
 
 @define
 class DeltaSinkTable(SinkTable):
-    """The table, as it was when it was last looked at.
+    """The table, as of the last look.
 
     Attributes:
-        storage: where it is.
+        storage: the place of the table.
     """
 
     storage: Storage
@@ -153,7 +180,7 @@ class DeltaSinkTable(SinkTable):
 
     @classmethod
     def open(cls, storage: Storage) -> DeltaSinkTable | None:
-        """Return the table as it is now; None: there is none."""
+        """Return the table as it is now; None: it does not exist."""
         try:
             return cls(storage, DeltaHandle.open(storage))
         except TableNotFoundError:
@@ -168,7 +195,7 @@ class DeltaSinkTable(SinkTable):
         """Make an empty table.
 
         Raises:
-            Conflict: it was made meanwhile.
+            Conflict: another program has made it meanwhile.
         """
         schema = Schema.from_arrow(arrow_schema(StructType([_nullable(each) for each in fields.fields])))
         try:
@@ -182,14 +209,14 @@ class DeltaSinkTable(SinkTable):
 
     @property
     def files(self) -> Storage:
-        """Below the table."""
+        """The storage of the table."""
         return self.storage
 
     def look(self) -> None:
-        """See what was committed since; of another table, which has no token, where this one was replaced.
+        """Read the commits since the last look. If another table has replaced it, read that one, which has no token.
 
         Raises:
-            SinkError: it is gone.
+            SinkError: the table is gone.
         """
         try:
             try:
@@ -203,16 +230,16 @@ class DeltaSinkTable(SinkTable):
             ) from error
 
     def token(self, uuid: str) -> TableToken | None:
-        """Return what its application transactions say of a topology."""
+        """Return the token of a topology, from its application transactions; None: no token."""
         return read_token(uuid, self._table.transaction_version)
 
     @property
     def paths(self) -> list[str]:
-        """The files that it consists of, as they stand in the log, but for those of which rows are deleted."""
+        """The paths of its files, as written in the log, except files with deleted rows."""
         return [each.path for each in self.whole_files()]
 
     def rows_of(self, paths: Sequence[str]) -> int:
-        """Count the rows that these files of it have."""
+        """Return the number of rows in those of its files that are in ``paths``."""
         actions, wanted = pa.table(self._table.get_add_actions()), set(paths)
         found = zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True)
         return sum(rows or 0 for path, rows in found if path in wanted)
@@ -226,7 +253,7 @@ class DeltaSinkTable(SinkTable):
         """Add files, remove others, and write the token, in one transaction.
 
         Raises:
-            Conflict: the token has changed since the table was looked at, or something else that matters.
+            Conflict: the token has changed since the last look, or another commit conflicts with this one.
         """
         # delta-rs lets files be removed that a compaction has removed already, and its rows would stay
         properties = _properties(uuid, token, only_as_looked_at=bool(removed))
@@ -263,35 +290,35 @@ class DeltaSinkTable(SinkTable):
             raise Conflict(str(error)) from error
 
     def before(self, uuid: str, txid: int) -> tuple[int, Sequence[str], Sequence[StagedFile]]:
-        """Return what takes a transaction away whose files were compacted since; see `replacement.taken_away`."""
+        """Return the change that removes a transaction with files that were compacted since; see `taken_away`."""
         return taken_away(self.storage, self._table, uuid, txid)
 
     # --- compaction ---------------------------------------------------------------------------------------------------
 
     @property
     def file_fields(self) -> StructType:
-        """The fields that its files have: all but those that it is partitioned by."""
+        """The fields in its files: all except the partition fields."""
         fields, partitions = json.loads(self._table.schema().to_json()), self._table.metadata().partition_columns
         return StructType([each for each in StructType.fromJson(fields).fields if each.name not in partitions])
 
     def whole_files(self) -> list[StagedFile]:
-        """Return the files that it consists of, but for those of which rows are deleted."""
+        """Return the files of the table, except files with deleted rows."""
         return whole_files(self._table)
 
     def compact(self, added: Sequence[StagedFile], removed: Sequence[str]) -> None:
-        """Put files in the place of others that have the same rows, if nobody has committed anything since the look.
+        """Replace files by others with the same rows, if there was no commit since the last look.
 
         Raises:
-            Conflict: somebody has; or this was committed, and the answer came twice.
+            Conflict: there was one; or this compaction was committed, and the commit was sent twice.
         """
         properties = CommitProperties(max_commit_retries=0, custom_metadata={"trident": "compaction"})
         self._write(added, removed, properties, data_change=False)
 
     def merge(self, uuid: str, token: TableToken, rows: pa.Table, keys: Sequence[str]) -> None:
-        """Put rows in the place of those with the same keys, add the others, and write the token, in one transaction.
+        """Replace rows with the same keys, add the others, and write the token, in one transaction.
 
         Raises:
-            Conflict: the token has changed since the table was looked at, or rows were added.
+            Conflict: the token has changed since the last look, or rows were added.
         """
         same = " AND ".join(f"({_same(name)})" for name in keys)
         merger = self._table.merge(
@@ -305,10 +332,10 @@ class DeltaSinkTable(SinkTable):
     # --- whether rows may be written here -----------------------------------------------------------------------------
 
     def check(self) -> None:
-        """See whether plain files may be added, and the token stays.
+        """Check that plain files may be added, and that the table keeps the token.
 
         Raises:
-            SinkError: they may not, or it doesn't.
+            SinkError: one of them is not so.
         """
         protocol, configuration = self._table.protocol(), self._table.metadata().configuration
         unknown = sorted(set(protocol.writer_features or ()) - _WRITABLE)
@@ -323,7 +350,7 @@ class DeltaSinkTable(SinkTable):
         if found := unknown + active:
             raise SinkError(
                 f"the Delta table {self.storage.uri!r} has {', '.join(found)}, which rows that are written as plain "
-                f"files don't respect; write to a table without, and have Spark copy from there"
+                f"files don't respect; to fix this: write to a table without them, and copy from there by Spark"
             )
         self._check_retention(configuration)
 
@@ -331,26 +358,27 @@ class DeltaSinkTable(SinkTable):
         retention = configuration.get("delta.setTransactionRetentionDuration")
         if retention is not None and _days(retention) < RETENTION_DAYS_MIN:
             raise SinkError(
-                f"the Delta table {self.storage.uri!r} forgets who has written what after {retention!r} "
-                f"(delta.setTransactionRetentionDuration), and with it which transactions of this topology are "
-                f"committed; set it to {RETENTION_DAYS_MIN} days or more, or to as long as the topology may stand still"
+                f"the Delta table {self.storage.uri!r} forgets the tokens of its writers after {retention!r} "
+                f"(delta.setTransactionRetentionDuration), and with them which transactions of this topology are "
+                f"committed; to fix this: set it to {RETENTION_DAYS_MIN} days or more, or to as long as the topology "
+                f"may be stopped"
             )
 
     def check_layout(self, partition_by: Sequence[str]) -> None:
-        """See whether it is partitioned so.
+        """Check that the table has these partitions.
 
         Raises:
-            SinkError: it isn't.
+            SinkError: it has others.
         """
         found = list(self._table.metadata().partition_columns)
         if found != list(partition_by):
             raise SinkError(
-                f"the Delta table {self.storage.uri!r} is partitioned by {found}, not by {list(partition_by)}; give "
-                f"the sink partition_by={found!r}"
+                f"the Delta table {self.storage.uri!r} is partitioned by {found}, not by {list(partition_by)}; to fix "
+                f"this: give the sink partition_by={found!r}"
             )
 
     def fit(self, fields: StructType, *, merge_schema: bool) -> None:
-        """See whether rows of these fields fit into it; add fields that it lacks, where that is wanted.
+        """Check that rows of these fields fit the table; with ``merge_schema``, add fields that it lacks.
 
         Raises:
             SinkError: they don't fit.
@@ -362,20 +390,20 @@ class DeltaSinkTable(SinkTable):
             name = other[0].name
             raise SinkError(
                 f"field {name!r} is {_shown(other[0])}, and {_shown(there[name])} in the Delta table "
-                f"{self.storage.uri!r}; cast it, or give the sink another table"
+                f"{self.storage.uri!r}; to fix this: cast it, or give the sink another table"
             )
         if missing := [name for name in self.required if name not in fields.names]:
             raise SinkError(
                 f"column {missing[0]!r} of the Delta table {self.storage.uri!r} is NOT NULL, and rows have no such "
-                f"field; add it to the rows, or let the column have nulls"
+                f"field; to fix this: add it to the rows, or let the column have nulls"
             )
         lacking = [each for each in wanted if each.name not in there]
         if not lacking:
             return
         if not merge_schema:
             raise SinkError(
-                f"field {lacking[0].name!r} is not in the Delta table {self.storage.uri!r}, which has "
-                f"{list(there)}; leave it out, or let the table have it by merge_schema=True"
+                f"field {lacking[0].name!r} is not in the Delta table {self.storage.uri!r}, which has {list(there)}; "
+                f"to fix this: leave it out, or add it to the table by merge_schema=True"
             )
         try:
             self._table.alter.add_columns(lacking)
@@ -393,7 +421,7 @@ def _properties(uuid: str, token: TableToken, *, only_as_looked_at: bool = False
 
 
 def _same(name: str) -> str:
-    """Return the condition that two keys are the same; null is a key, too."""
+    """Return the condition that two keys are equal; null equals null."""
     target, source = (f"{side}.`{name.replace('`', '``')}`" for side in ("target", "source"))
     return f"{target} = {source} OR ({target} IS NULL AND {source} IS NULL)"
 
@@ -416,7 +444,7 @@ def _shown(each: Any) -> str:
 
 
 def _plain(kind: Any) -> Any:
-    """Return a type without what says which parts of it may be null."""
+    """Return a type without its nullability and metadata."""
     if isinstance(kind, list):
         return [_plain(each) for each in kind]
     if not isinstance(kind, dict):
@@ -429,6 +457,6 @@ def _plain(kind: Any) -> Any:
 
 
 def _days(interval: str) -> float:
-    """Return how long an interval of Delta's is in days, as of ``interval 2 weeks``; 0: nobody knows."""
+    """Return the length in days of an interval of Delta's, such as ``interval 2 weeks``; 0: unknown."""
     parts = re.findall(r"(\d+)\s*([a-z]+?)s?\b", interval.lower())
     return sum(int(count) * _UNITS_IN_DAYS.get(unit, 0.0) for count, unit in parts)

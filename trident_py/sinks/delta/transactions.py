@@ -1,4 +1,4 @@
-"""The protocol of `DeltaSink`: transactions in a Delta table, in order, each once, beside what others write there."""
+"""The protocol of `DeltaSink`: transactions in a Delta table, in order, each once, next to other writers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 @define(eq=False)
 class DeltaTransactions(TableTransactions[DeltaSinkTable]):
-    """What a topology commits to a Delta table.
+    """Commits a topology's transactions to a Delta table.
 
     Attributes:
-        storage: where the table is.
-        merge_schema: whether it gets fields that it lacks.
-        keys: the fields by which rows replace others; none: they are added.
-        compact_every: after how many transactions small files become few; None: never.
+        storage: the place of the table.
+        merge_schema: whether fields that the table lacks are added to it.
+        keys: the fields by which rows replace others; empty: rows are added.
+        compact_every: the number of transactions between two compactions of small files; None: no compaction.
     """
 
     storage: Storage
@@ -43,42 +43,39 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
     _compaction: Compaction | None = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Have its compaction ready."""
+        """Make the compaction, if there is one."""
         self._compaction = Compaction(self.storage, self.compact_every) if self.compact_every else None
 
     @property
     def name(self) -> str:
-        """Where it is."""
+        """The address of the table."""
         return self.storage.uri
 
     @property
     def merges(self) -> bool:
-        """Rows that were replaced can't be put back."""
+        """Whether rows replace others, which can't be restored then."""
         return bool(self.keys)
 
     def opened(self) -> DeltaSinkTable | None:
-        """Return the table as it is now; None: there is none."""
         return DeltaSinkTable.open(self.storage)
 
     def create(self, fields: StructType) -> None:
-        """Make an empty table."""
         DeltaSinkTable.create(self.storage, fields, self.partition_by)
 
     def check(self, table: DeltaSinkTable) -> None:
-        """See whether plain files may be added, partitioned so, with these fields."""
+        """Check that plain files with these partitions and fields may be added."""
         table.check()
         table.check_layout(self.partition_by)
         if self.fields is not None:
             table.fit(self.fields, merge_schema=self.merge_schema)
 
     def write(self, table: DeltaSinkTable, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
-        """Have Spark's tasks write rows."""
         task = WriteDelta(
             storage=self.storage,
             prefix=prefix(tx),
             schema=arrow_schema(frame.schema),
             required=tuple(table.required),
-            partition_by=() if self.keys else self.partition_by,  # what is merged is read again here
+            partition_by=() if self.keys else self.partition_by,  # rows to be merged are read again here
             partitions=self.partition_by,
         )
         return stage(self.storage, frame, task)
@@ -89,7 +86,7 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         """Add the files, or merge their rows.
 
         Raises:
-            FailedException: the table has become stricter than it was when the rows were written.
+            FailedException: a field has become NOT NULL since the rows were written.
         """
         if any(set(table.required) - set(each.about.get("required", table.required)) for each in staged):
             raise FailedException(
@@ -105,7 +102,7 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
             self._compaction.begin(self._leading.uuid, token)
 
     def replaced(self, table: DeltaSinkTable, found: TableToken, txid: int) -> Replacement:
-        """Return what takes away the rows of a transaction, also where its files were compacted since."""
+        """Return the change that removes the rows of a transaction, even if its files were compacted since."""
         paths = of_transaction(self._leading.uuid, txid, table.paths)
         if (rows := table.rows_of(paths)) == found.content.rows:
             return Replacement(paths)
@@ -120,7 +117,7 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         return Replacement(removed, added)
 
     def close(self) -> None:
-        """Wait for a compaction that is under way."""
+        """Wait for a running compaction."""
         if self._compaction:
             self._compaction.close()
 
@@ -134,15 +131,15 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         if again.num_rows:
             key = {name: again[name][0].as_py() for name in self.keys}
             raise SinkError(
-                f"{self._leading.who}: transaction {token.txid} has {again['count_all'][0]} "
-                f"rows with the key {key}, and which of them counts is nowhere said; aggregate the stream by "
-                f"{list(self.keys)} before it is merged"
+                f"{self._leading.who}: transaction {token.txid} has {again['count_all'][0]} rows with the key {key}, "
+                f"and nothing says which of them counts; to fix this: aggregate the stream by {list(self.keys)} "
+                f"before it is merged"
             )
         table.merge(self._leading.uuid, token, rows, self.keys)
 
 
 def _comparable(keys: pa.Table) -> pa.Table:
-    """Return keys as the merge compares them: -0.0 is 0.0."""
+    """Return keys as the merge compares them: -0.0 becomes 0.0."""
     return pa.table(
         {
             name: pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column

@@ -1,8 +1,8 @@
-"""Takes back compactions that have moved the rows of a transaction which comes again with other rows.
+"""Undo of compactions that have moved the rows of a transaction, if a replay of the transaction has other rows.
 
-A compaction puts files in the place of others that have the same rows, and the others stay on the disk until a vacuum.
-So it can be undone in the same commit that replaces the transaction: the files that it made go, those that it took come
-back, but for the transaction's own. Nothing is read of any row, and no row of others is touched.
+A compaction replaces files by others with the same rows, and the replaced files stay on the disk until a vacuum. So the
+commit that replaces the transaction can undo the compaction, too. It removes the compacted files and restores the
+replaced files, except the transaction's own. It reads no rows, and changes no rows of other programs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from trident_py.sinks.delta.staging import Storage
 
 
 class NotUndoneError(Exception):
-    """The rows of the transaction can't be told from others any more."""
+    """The rows of the transaction can't be separated from others any more."""
 
 
 @frozen
 class Entry:
-    """What one version of the log has changed.
+    """The changes of one version of the log.
 
     Attributes:
-        operation: what it calls itself.
-        added: its ``add`` actions by path, as they stand in the log.
-        removed: its ``remove`` actions.
+        operation: the name of the operation.
+        added: its ``add`` actions by path, as written in the log.
+        removed: its ``remove`` actions by path.
         transactions: the versions of application transactions that it has set.
     """
 
@@ -39,7 +39,7 @@ class Entry:
 
     @classmethod
     def parse(cls, text: str) -> Entry:
-        """Read it from the log."""
+        """Return the entry with this text in the log."""
         actions = [json.loads(line) for line in text.splitlines() if line.strip()]
 
         def of(kind: str) -> dict[str, Mapping[str, Any]]:
@@ -51,18 +51,18 @@ class Entry:
 
     @property
     def moves_rows_only(self) -> bool:
-        """Whether no row is new and none is gone."""
+        """Whether no row is new and no row is removed."""
         changes = [*self.added.values(), *self.removed.values()]
         return bool(changes) and not any(each.get("dataChange", True) for each in changes)
 
 
 @define
 class Moves:
-    """Where the rows of a transaction have gone since it was committed.
+    """The files with the rows of a transaction, followed through the commits after it.
 
     Attributes:
         has: the files that have rows of the transaction.
-        compactions: those that have moved some of them, in order.
+        compactions: the compactions that have moved some of the rows, in order.
     """
 
     has: set[str]
@@ -73,7 +73,7 @@ class Moves:
         self._known = set(self.has)
 
     def follow(self, entry: Entry) -> None:
-        """Take note of a version.
+        """Apply the entry of the next version.
 
         Raises:
             NotUndoneError: it has rewritten files with rows of the transaction.
@@ -93,10 +93,10 @@ class Moves:
             self.has -= taken  # whole files were removed, and their rows with them
 
     def undone(self, live: Collection[str]) -> tuple[set[str], set[str]]:
-        """Return the files that a commit removes from those that are ``live``, and those that come back.
+        """Return the ``live`` files that a commit removes, and the files that it restores, to undo the compactions.
 
         Raises:
-            NotUndoneError: a file that a compaction has made is there no more.
+            NotUndoneError: a compacted file is not there any more.
         """
         now = set(live)
         for entry in reversed(self.compactions):
@@ -108,11 +108,11 @@ class Moves:
 
 @frozen
 class History:
-    """What the log says since a commit.
+    """The log since a commit.
 
     Attributes:
-        version: of the commit.
-        commit: itself.
+        version: the version of the commit.
+        commit: the entry of the commit.
         later: the entries after it, in order.
     """
 
@@ -122,10 +122,10 @@ class History:
 
     @classmethod
     def read(cls, storage: Storage, newest: int, is_wanted: Callable[[Entry], bool]) -> History:
-        """Read the log back from its newest version to the last commit that is wanted.
+        """Read the log back from its newest version to the last commit for which ``is_wanted`` is true.
 
         Raises:
-            NotUndoneError: the log doesn't have it any more.
+            NotUndoneError: the log doesn't have the commit any more.
         """
         later: list[Entry] = []
         for version in range(newest, -1, -1):
@@ -141,15 +141,15 @@ class History:
 
 
 def undone(history: History, own: Collection[str], live: Collection[str]) -> tuple[set[str], set[str]]:
-    """Return which of the ``live`` files a commit removes to take a transaction away, and which others come back.
+    """Return the ``live`` files that a commit removes to remove a transaction, and the other files that it restores.
 
     Args:
-        history: since the transaction was committed.
-        own: the files that it had added.
-        live: the files of the table now.
+        history: the log since the transaction was committed.
+        own: the files that the transaction added.
+        live: the current files of the table.
 
     Raises:
-        NotUndoneError: its rows can't be told from others any more.
+        NotUndoneError: its rows can't be separated from others any more.
     """
     moves = Moves(set(own))
     for entry in history.later:

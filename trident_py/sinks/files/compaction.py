@@ -1,4 +1,4 @@
-"""Copies what a `FileSink` has committed into few files, in a directory of its own."""
+"""Copies the committed transactions of a `FileSink` into few files, in another directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trident_py.sinks.files.token import FileToken
 from trident_py.spark.asking import answer_within
 
 FILE_BYTES = 128 << 20
-"""How much goes into one file, about; as large as what Spark reads in one task."""
+"""The size of a compacted file, about; Spark reads as much in one task."""
 
 COMPACTED = "_compacted"
 OBSERVED_WITHIN_SECONDS = 30.0
@@ -30,11 +30,11 @@ OBSERVED_WITHIN_SECONDS = 30.0
 
 @frozen(kw_only=True)
 class Transactions:
-    """Some transactions that follow each other, of one topology.
+    """Consecutive transactions of one topology.
 
     Attributes:
-        path: where they are.
-        tokens: theirs, by their directories, in order.
+        path: the directory of the sink.
+        tokens: their tokens by their directories, in order.
     """
 
     path: Path
@@ -42,17 +42,18 @@ class Transactions:
 
     @classmethod
     def of(cls, path: Path, up_to: int | None) -> Transactions:
-        """Find those that are committed in ``path``, up to a txid.
+        """Find the committed transactions in ``path``, up to a txid; None: all.
 
         Raises:
-            SinkError: there are none, that one isn't there, or they are not all of one topology.
+            SinkError: none is committed, ``up_to`` is not, or they are of several topologies.
         """
         there = committed(path) if path.is_dir() else {}
         if not there:
             raise SinkError(f"nothing is committed in {str(path)!r}; there is nothing to compact")
         if up_to is not None and up_to not in there:
             raise SinkError(
-                f"transaction {up_to} is not in {str(path)!r}, which has {min(there)} to {max(there)}; name one of them"
+                f"transaction {up_to} is not in {str(path)!r}, which has {min(there)} to {max(there)}; to fix this: "
+                f"name one of them"
             )
         tokens = {directory: token_of(directory) for txid, directory in there.items() if up_to is None or txid <= up_to}
         for token in tokens.values():
@@ -62,26 +63,26 @@ class Transactions:
 
     @property
     def first(self) -> int:
-        """The txid of the first one."""
+        """The txid of the first transaction."""
         return next(iter(self.tokens.values())).commit.txid
 
     @property
     def last(self) -> FileToken:
-        """The token of the last one."""
+        """The token of the last transaction."""
         return next(reversed(self.tokens.values()))
 
     @property
     def rows(self) -> int:
-        """How many rows they have."""
+        """The number of their rows."""
         return sum(token.rows for token in self.tokens.values())
 
     @property
     def size(self) -> int:
-        """The bytes of their files."""
+        """The size of their files in bytes."""
         return sum(file.stat().st_size for directory in self.tokens for file in visible_files(directory))
 
     def frame(self, session: SparkSession) -> DataFrame:
-        """Return their rows; fields that some of them lack are null there."""
+        """Return their rows, with null for fields that some of the transactions lack."""
         parts = groupby(self.tokens.items(), key=lambda item: (item[1].layout, item[1].fields))
         frames: list[DataFrame] = [
             layout.read(session, self.path, [directory for directory, _ in part], fields)
@@ -95,28 +96,31 @@ def compactable(path: Path, target: Path, up_to: int | None) -> Transactions:
     """Return the transactions of ``path``, up to a txid, that can be copied to ``target``.
 
     Args:
-        path: what a `FileSink` writes to; it may go on meanwhile.
-        target: nothing, yet.
-        up_to: the last transaction that is taken; None: the last that is committed now.
+        path: the directory of a `FileSink`, which may write at the same time.
+        target: a path that does not exist yet.
+        up_to: the last transaction to copy; None: the last one that is committed now.
 
     Raises:
-        SinkError: there are none, or ``target`` is there or below ``path``.
+        SinkError: nothing is committed, ``target`` exists, or it is below ``path``.
     """
     if os.path.lexists(target):
-        raise SinkError(f"{str(target)!r} is there already; name a new directory")
+        raise SinkError(f"{str(target)!r} exists already; to fix this: name a new directory")
     if target.parent.resolve().is_relative_to(path.resolve()):
-        raise SinkError(f"{str(target)!r} is below {str(path)!r}, whose readers would see rows twice; name another")
+        raise SinkError(
+            f"{str(target)!r} is below {str(path)!r}, and its readers would see rows twice; to fix this: name another "
+            f"directory"
+        )
     return Transactions.of(path.resolve(), up_to)
 
 
 def compact(taken: Transactions, target: Path, session: SparkSession) -> None:
-    """Write the rows of these transactions into a new directory, which appears by one rename, when all is on the disk.
+    """Write the rows of these transactions into a new directory, which appears by one rename, complete and durable.
 
-    Hidden in it is ``_compacted``, which says what it holds. What a killed process leaves is beside it, in a hidden
-    directory ``.<name>.compacting-…``.
+    Its hidden file ``_compacted`` describes the contents. If the process is killed, its files stay in a hidden
+    directory ``.<name>.compacting-…`` next to ``target``.
 
     Raises:
-        SinkError: rows don't come back as they were written.
+        SinkError: the rows read back differ in number from the committed ones.
     """
     make_directory(target.parent)
     prefix = f".{target.name}.compacting-"

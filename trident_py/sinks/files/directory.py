@@ -1,20 +1,21 @@
 """The protocol of `FileSink` on the file system: no Spark, only directories and renames.
 
-::
+There are two directories on the same file system. Readers read the first one:
 
-    words/                            what readers are pointed at
-        txid=1/                       a committed transaction; one rename has put it there
-            _token                    hidden: whose it is
-            part-00000-….parquet
-    .words.staging/<uuid>/            beside it, on the same file system; one for each topology that has written here
-        7/                            made by the leader of epoch 7, when it took over, and by nobody else ever
-            5-0/                      attempt 0 of transaction 5: whole, and ready to be renamed
-        drafts-7/5-0/                 where Spark's tasks write, which make directories that they don't find
-        swept-6-…/                    what was 6/: no path that the leader of epoch 6 knows leads there
+- ``words/txid=1/``: a committed transaction, which appears by one rename.
+- ``words/txid=1/_token``: a hidden file that names the owner.
+- ``words/txid=1/part-00000-….parquet``: its rows.
 
-The root of an epoch is the fence. A leader that takes over renames those of the older ones, so whatever they rename
-from then on isn't found; only then does it look what is committed. Tasks that run on for a while can't bring such a
-root back, as they have never been told of it: it is their leader that renames what they wrote to there.
+The second one is for staging, with a directory for each topology that has written here:
+
+- ``.words.staging/<uuid>/7/``: the root of epoch 7. Only the leader of epoch 7 makes it, once, in its takeover.
+- ``.words.staging/<uuid>/7/5-0/``: attempt 0 of transaction 5, complete, and ready to be renamed.
+- ``.words.staging/<uuid>/drafts-7/5-0/``: the files that Spark's tasks write; they make missing directories.
+- ``.words.staging/<uuid>/swept-6-…/``: the former ``6/``, to which the leader of epoch 6 knows no path.
+
+The root of an epoch is the fence. A new leader first renames the roots of older epochs. From then on, the renames of
+older leaders fail. Only then does it look for the last commit. Tasks that still run can't make such a root again,
+because they don't know its path. Only their leader renames the files that they wrote to there.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _COMMITTED = re.compile(rf"{TXID}=([1-9][0-9]*)")
 
 
 def committed(path: Path) -> dict[int, Path]:
-    """Return the directory of each transaction that is committed in ``path``, by txid, in this order.
+    """Return the directory of each committed transaction in ``path``, by txid, in this order.
 
     Raises:
-        SinkError: there is something else, whose rows readers would see among ours.
+        SinkError: ``path`` has another entry, which readers would read as rows.
     """
     found: dict[int, Path] = {}
     for entry in path.iterdir():
@@ -51,8 +52,8 @@ def committed(path: Path) -> dict[int, Path]:
             found[int(name[1])] = entry
         elif not entry.name.startswith(HIDDEN):
             raise SinkError(
-                f"{str(path)!r} holds {entry.name!r}, which is no transaction, and readers would take it for rows; "
-                f"move it away, or give the sink a directory of its own"
+                f"{str(path)!r} holds {entry.name!r}, which is not a transaction, and readers would read it as rows; "
+                f"to fix this: move it away, or give the sink its own directory"
             )
     return dict(sorted(found.items()))
 
@@ -61,35 +62,37 @@ def token_of(directory: Path) -> FileToken:
     """Return the token of a committed transaction.
 
     Raises:
-        SinkError: there is none, or it can't be read.
+        SinkError: the token is missing, or can't be read.
     """
     token = FileToken.read(directory)
     if token is None:
-        raise SinkError(f"{str(directory)!r} was written by somebody else, it has no token; move it away")
+        raise SinkError(
+            f"{str(directory)!r} was written by another program, because it has no token; to fix this: move it away"
+        )
     return token
 
 
 def check_owner(path: Path, token: FileToken, uuid: str, incarnation: int) -> None:
-    """See whether a transaction in ``path`` is of this topology.
+    """Check that a transaction in ``path`` belongs to this topology.
 
     Raises:
-        SinkError: it isn't.
+        SinkError: it doesn't.
     """
     if (token.uuid, token.incarnation) != (uuid, incarnation):
         whose = "this topology before it was reset" if token.uuid == uuid else "another topology"
         raise SinkError(
             f"{str(path)!r} has transactions of {whose}: {token.commit.txid} is of topology {token.uuid}, incarnation "
-            f"{token.incarnation}, and ours is {uuid}, incarnation {incarnation}; move them away, or give the sink "
-            f"another directory"
+            f"{token.incarnation}, and ours is {uuid}, incarnation {incarnation}; to fix this: move them away, or "
+            f"give the sink another directory"
         )
 
 
 @define
 class TransactionDirectory:
-    """A directory in which transactions appear whole, in order, each once.
+    """A directory in which transactions appear complete, in order, each once.
 
     Attributes:
-        path: what readers are pointed at.
+        path: the directory for readers.
     """
 
     path: Path
@@ -97,14 +100,14 @@ class TransactionDirectory:
     _last_txid: int = field(init=False, default=0)
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Take over: put what older leaders have staged out of their reach; returns the token of the last commit.
+        """Take over: rename the staging directories of older leaders; return the token of the last commit.
 
         Raises:
-            SinkError: transactions of somebody else are there, or a transaction can't be renamed to where it belongs.
-            FencedError: a newer leader has been here.
+            SinkError: the directory has another owner's transactions, or is on another file system than the staging.
+            FencedError: a newer leader has taken over.
         """
         make_directory(self.path)
-        self.path = self.path.resolve()  # beside a link may be another file system
+        self.path = self.path.resolve()  # the directory of a link may be on another file system
         self._staging = self.path.parent / f".{self.path.name}.staging" / topology.uuid
         make_directory(self._staging)
         self._check_one_file_system(epoch)
@@ -153,7 +156,7 @@ class TransactionDirectory:
                 raise
             raise SinkError(
                 f"{str(self.path)!r} is on another file system than the directory it is in, where transactions are "
-                f"staged: none could be renamed into it; give the sink a directory below it"
+                f"staged: none could be renamed into it; to fix this: give the sink a directory below it"
             ) from error
 
     def _last_commit(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
@@ -168,14 +171,14 @@ class TransactionDirectory:
         return token.commit
 
     def draft(self, tx: SinkTransaction) -> Path:
-        """Return where tasks write the rows of an attempt; they make it."""
+        """Return the directory in which tasks write the rows of an attempt; they make it."""
         return self._drafts(tx.epoch) / _name(tx)
 
     def stage(self, tx: SinkTransaction, files: Sequence[Path], token: FileToken) -> Path:
-        """Make a directory of these files of the draft and a token, all on the disk; returns where it is.
+        """Make a durable directory of these files of the draft and a token; return its path.
 
         Raises:
-            FencedError: a newer leader has been here.
+            FencedError: a newer leader has taken over.
         """
         draft, whole, staged = self.draft(tx), self._whole(tx), self._staged(tx)
         try:
@@ -189,11 +192,11 @@ class TransactionDirectory:
         return staged
 
     def commit(self, tx: SinkTransaction, staged: Path) -> None:
-        """Make an attempt visible that was staged here, unless another one of its transaction is.
+        """Make a staged attempt visible, unless an attempt of its transaction already is.
 
         Raises:
-            FencedError: a newer leader has been here.
-            SinkError: somebody else has written this transaction.
+            FencedError: a newer leader has taken over.
+            SinkError: another writer has written this transaction.
         """
         if tx.txid > self._last_txid:
             self._publish(tx, staged)
@@ -218,7 +221,7 @@ class TransactionDirectory:
                 raise _fenced(self.path, f"attempt {tx.attempt}, epoch {tx.epoch}", newer) from error
 
     def abort(self, tx: SinkTransaction) -> None:
-        """Remove what an attempt has staged, if anything."""
+        """Remove the staged files of an attempt, if there are any."""
         for left in (self.draft(tx), self._whole(tx), self._staged(tx)):
             _remove(left)
 
@@ -242,5 +245,5 @@ def _remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _fenced(path: Path, who: str, newer: str = "what was staged is gone: a newer leader") -> FencedError:
-    return FencedError(f"{who}: {newer} has been at {str(path)!r}; end this one")
+def _fenced(path: Path, who: str, newer: str = "the staged files are gone: a newer leader") -> FencedError:
+    return FencedError(f"{who}: {newer} has taken over {str(path)!r}; to fix this: end this leader")

@@ -1,4 +1,4 @@
-"""How rows stand in files: the format, its options, and the fields that folders are made of."""
+"""The layout of rows in files: the format, its options, and the fields that become folders."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from trident_py.spark.frames import column
 
 FORMATS = ("parquet", "json", "csv", "orc", "text")
 TXID = "txid"
-"""The folder that each transaction has; readers see it as a field of this name."""
+"""The folder of each transaction; readers see it as a field of this name."""
 
 HIDDEN = ("_", ".")
-"""What names begin with that readers pass over."""
+"""The beginnings of names that readers ignore."""
 
 Find: TypeAlias = Callable[[Column, t.DataType], Column | None]
-"""Returns the condition by which a value of a type is found; None: no value of that type is."""
+"""Returns the condition that finds unfit values of a type; None: all values of the type fit."""
 
 Option: TypeAlias = str | int | float | bool
 
@@ -37,28 +37,28 @@ _AS_THEY_ARE: Mapping[str, Option] = {
     "escape": '"',
     "timeZone": "UTC",
 }
-"""For json and csv, which lose microseconds, blanks, and the seconds of a zone's offset otherwise.
+"""Options for json and csv, which otherwise lose microseconds, blanks, and the seconds of a time zone's offset.
 
-Quotes are doubled as in RFC 4180. The time zone is that of timestamps in the names of folders, too. Other formats don't
-know the rest of these options.
+Quotes are doubled as in RFC 4180. The time zone also applies to timestamps in the names of folders. Other formats
+ignore the rest of these options.
 """
 
 _DEFAULT_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _BYTE_ORDER_MARK = "\ufeff"
 _YEAR_1, _YEAR_10000 = -719_162, 2_932_897
-"""When they begin, in days since 1970."""
+"""The first days of these years, in days since 1970."""
 
 _GREGORIAN = -141_427
-"""1582-10-15, which in the calendar that orc goes by comes after 1582-10-04."""
+"""1582-10-15, which follows 1582-10-04 in the calendar of orc."""
 
 _DAY_SECONDS, _SECOND_MICROS = 86_400, 1_000_000
 
 _NAME_BYTES_MAX = 255
 _ESCAPED = r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]"""
-"""What Spark writes as three characters in the name of a folder."""
+"""The characters that Spark writes as three characters in the name of a folder."""
 
 _UNFIT_CHARS = 100
-"""Of a value that is refused; so much of it is shown."""
+"""The number of characters shown of a refused value."""
 
 _NESTED = (t.ArrayType, t.MapType, t.StructType)
 
@@ -83,11 +83,11 @@ def _options(options: Mapping[str, Option] | None) -> dict[str, Option]:
 
 @frozen
 class Unfit:
-    """Values of a field that a file, or the name of a folder, would give back as other values.
+    """Values of a field that a file, or the name of a folder, would not return unchanged.
 
     Attributes:
         where: the condition that finds them.
-        why: what a reader would get, and the way out.
+        why: the effect on a reader, and the fix.
     """
 
     name: str
@@ -96,22 +96,22 @@ class Unfit:
 
     @property
     def first(self) -> Column:
-        """An aggregate: the beginning of one of them as text, or null."""
+        """An aggregate: the beginning of one of these values as text, or null."""
         value = column(self.name).cast("string")
         return F.max(F.when(self.where, F.coalesce(F.substring(value, 1, _UNFIT_CHARS), F.lit("NULL"))))
 
 
 @frozen
 class Layout:
-    """How rows stand in files.
+    """The layout of rows in files.
 
     Attributes:
-        format: one of Spark's.
-        partition_by: fields that are folders, ``field=value``, instead of columns in the files.
-        options: those of Spark's writer for this format.
+        format: one of Spark's formats.
+        partition_by: fields that become folders, ``field=value``, instead of columns in the files.
+        options: the options of Spark's writer for this format.
 
     Raises:
-        TopologyError: it can't be.
+        TopologyError: an attribute is not valid.
     """
 
     format: str = field()
@@ -128,11 +128,11 @@ class Layout:
         for name in names:
             if not name or name.startswith(HIDDEN):
                 raise TopologyError(
-                    f"readers pass over folders like '{name}=…'; rename field {name!r} to partition by it"
+                    f"readers ignore folders like '{name}=…'; to fix this: rename field {name!r} to partition by it"
                 )
 
     def check(self, fields: t.StructType) -> None:
-        """See whether rows of these fields can be written.
+        """Check that rows of these fields can be written.
 
         Raises:
             TopologyError: they can't.
@@ -140,14 +140,16 @@ class Layout:
         folders = select(fields, self.partition_by).fields
         columns = [each for each in fields.fields if each.name not in self.partition_by]
         if taken := [each.name for each in fields.fields if each.name.lower() == TXID]:
-            raise TopologyError(f"readers find the transaction in a field 'txid'; rename {taken[0]!r}")
+            raise TopologyError(f"readers find the transaction in a field 'txid'; to fix this: rename {taken[0]!r}")
         if nested := [each.name for each in folders if isinstance(each.dataType, _NESTED)]:
             raise TopologyError(
-                f"field {nested[0]!r} is {fields[nested[0]].dataType.simpleString()}, and no folder's name"
+                f"field {nested[0]!r} is {fields[nested[0]].dataType.simpleString()}, which can't be the name of a "
+                f"folder"
             )
         if binary := [each.name for each in folders if isinstance(each.dataType, t.BinaryType)]:
             raise TopologyError(
-                f"field {binary[0]!r} is binary, which the name of a folder can't hold; map it to its hex digits"
+                f"field {binary[0]!r} is binary, which the name of a folder can't hold; to fix this: map it to its "
+                f"hex digits"
             )
         if not columns:
             raise TopologyError(f"all fields are in partition_by; leave one for the files, of {fields.names}")
@@ -156,7 +158,7 @@ class Layout:
     def _check_columns(self, columns: Sequence[t.StructField]) -> None:
         if self.format == "text" and [type(each.dataType) for each in columns] != [t.StringType]:
             found = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in columns)
-            raise TopologyError(f"text files hold one string field besides those in partition_by, not {found}")
+            raise TopologyError(f"text files hold one string field in addition to those in partition_by, not {found}")
         for each in columns:
             if self.format == "csv" and isinstance(each.dataType, (*_NESTED, t.BinaryType)):
                 raise TopologyError(
@@ -164,7 +166,7 @@ class Layout:
                 )
 
     def unfit(self, fields: t.StructType) -> list[Unfit]:
-        """Return what finds the values of these fields that would come back as others."""
+        """Return the conditions for values of these fields that readers would not get back unchanged."""
         files = [each for each in fields.fields if each.name not in self.partition_by]
         found = [each for field in select(fields, self.partition_by).fields for each in _unfit_in_folders(field)]
         if self.format == "orc":
@@ -186,7 +188,7 @@ class Layout:
         writer.partitionBy(*self.partition_by).save(f"file://{directory}")
 
     def read(self, session: SparkSession, base: Path, folders: Sequence[Path], fields: t.StructType) -> DataFrame:
-        """Return the rows of some folders below ``base``, as they were written; damaged ones fail the job."""
+        """Return the rows of some folders below ``base`` as they were written; damaged rows fail the job."""
         strict = {"mode": "FAILFAST", "multiLine": self.format == "csv", **_AS_THEY_ARE, **self.options}
         reader = session.read.format(self.format).schema(fields).options(**strict)
         found = reader.option("basePath", f"file://{base}").load([f"file://{folder}" for folder in folders])
@@ -220,7 +222,7 @@ def _unfit_in_orc(field: t.StructField) -> list[Unfit]:
 
 
 def _is_before(value: Column, kind: t.DataType, day: int) -> Column | None:
-    """Return whether ``value`` is before this day since 1970, as files have it; None: its type has no days."""
+    """Return the condition that ``value`` in a file is before this day since 1970; None: its type has no days."""
     match kind:
         case t.TimestampType():  # as a date it would be one of the session's time zone
             return F.unix_micros(value) < F.lit(day * _DAY_SECONDS * _SECOND_MICROS)
@@ -235,7 +237,7 @@ def _unfit_anywhere(field: t.StructField, find: Find, why: str) -> list[Unfit]:
 
 
 def _anywhere(value: Column, kind: t.DataType, find: Find) -> Column | None:
-    """Return whether ``find`` finds something in ``value``, or in what is nested in it; None: it never can."""
+    """Return the condition that ``find`` finds a value in ``value`` or nested in it; None: it never can."""
     match kind:
         case t.ArrayType():
             return _in_elements(value, kind.elementType, find)

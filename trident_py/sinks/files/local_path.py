@@ -1,4 +1,4 @@
-"""Which paths a `FileSink` can write to."""
+"""Paths that a `FileSink` can write to, and durable operations on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trident_py.rows.schema import shown
 
 
 def sync(path: Path) -> None:
-    """Have the content of a file, or the names in a directory, on the disk."""
+    """Flush the content of a file, or the names in a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -22,7 +22,7 @@ def sync(path: Path) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """Have a directory on the disk, with all that is below it."""
+    """Flush a directory and everything below it to the disk."""
     for parent, _, files in os.walk(directory):
         for name in files:
             sync(Path(parent, name))
@@ -30,7 +30,7 @@ def sync_tree(directory: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, and those above it, where there are none."""
+    """Make a directory and its missing parents, durably."""
     if not path.is_dir():
         make_directory(path.parent)
         path.mkdir(exist_ok=True)
@@ -38,7 +38,7 @@ def make_directory(path: Path) -> None:
 
 
 def move(files: Iterable[Path], source: Path, target: Path) -> None:
-    """Rename files below ``source`` to where they belong below ``target``, which is made."""
+    """Rename files below ``source`` to the same relative paths below ``target``, which is made."""
     make_directory(target)
     for file in files:
         place = target / file.relative_to(source)
@@ -50,13 +50,13 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
-    """Make an absolute path, as seen from the current directory, on a file system that this machine has mounted.
+    """Return an absolute path, relative to the current directory, on a file system that this machine has mounted.
 
     Args:
         path: a path, or a URL that begins with ``file:/``.
 
     Raises:
-        TopologyError: it is none, or another kind of URL.
+        TopologyError: it is not a path, or is another kind of URL.
     """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
     if isinstance(text, str) and _URL.match(text):
@@ -65,7 +65,9 @@ def local_path(path: str | os.PathLike[str]) -> Path:
         raise TopologyError(f"a path is a string or a Path that is not empty, not {shown(path)}")
     absolute = Path(os.path.abspath(text))
     if absolute == absolute.parent:
-        raise TopologyError(f"{text!r} has no directory above it, where transactions are staged; give a path below it")
+        raise TopologyError(
+            f"{text!r} has no parent directory, where transactions are staged; to fix this: give a path below it"
+        )
     return absolute
 
 
@@ -74,6 +76,7 @@ def _path_of(url: str) -> str:
     if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
         raise TopologyError(
             f"{url!r} is on no file system that is mounted here: a transaction becomes visible by the atomic rename "
-            f"of a directory, which object stores lack; give a local path, or file:/…, that all machines share"
+            f"of a directory, which object stores lack; to fix this: give a local path, or file:/…, that all machines "
+            f"share"
         )
     return unquote(parts.path)

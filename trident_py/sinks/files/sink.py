@@ -24,30 +24,30 @@ from trident_py.spark.asking import answer_within
 
 OBSERVED_WITHIN_SECONDS = 30.0
 _ROW_BITS = (1 << 33) - 1
-"""What `monotonically_increasing_id` counts the rows of a task by."""
+"""The part of `monotonically_increasing_id` that counts the rows of a task."""
 _TASK = re.compile(r"part-([0-9]+)-")
-"""How Spark begins the name of a file: with the number of the task that has written it."""
+"""The beginning of the names of Spark's files, with the number of the task that wrote the file."""
 
 
 class FileSink(TransactionalSink[Path]):
-    """Writes each transaction as files, which readers see all at once: as the directory ``path/txid=<n>``.
+    """Writes each transaction as files, which become visible together: as the directory ``path/txid=<n>``.
 
     Point Spark, DuckDB or pyarrow at ``path``: they see whole transactions, each once, at any time. The page
-    `docs/how-to/files-as-sink.md` says how, and what else there is to know.
+    `docs/how-to/files-as-sink.md` says how, and describes the limits.
 
-    The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque.
+    The stream must return the same rows when a transaction is replayed, so no spout of it may be opaque.
 
     Args:
-        path: a directory, relative to that of the start, or a URL that begins with ``file:/``; made where there is
-            none. All machines that run tasks must see it, and the directory it is in, under the same path: what is
-            not committed is beside it, in ``.<name>.staging``.
+        path: a directory, relative to the current directory at the start, or a URL that begins with ``file:/``; it is
+            made if it does not exist. All machines that run tasks must see it, and its parent, under the same path:
+            uncommitted files are next to it, in ``.<name>.staging``.
         format: ``parquet``, ``json``, ``csv``, ``orc`` or ``text``, which takes one string field.
-        partition_by: fields that become folders, ``field=value``, below that of the transaction.
-        options: those of Spark's writer for this format, such as ``compression``. They are stored beside the rows, for
+        partition_by: fields that become folders, ``field=value``, below the transaction's folder.
+        options: options of Spark's writer for this format, such as ``compression``. They are stored with the rows, for
             `trident compact`: no secrets.
 
     Raises:
-        TopologyError: an argument that cannot work, such as a path in an object store, which can't rename atomically.
+        TopologyError: an argument can't work, such as a path in an object store, which can't rename atomically.
     """
 
     needs_exact_replays = True
@@ -68,27 +68,27 @@ class FileSink(TransactionalSink[Path]):
         return f"FileSink({str(self._path)!r}, format={self._layout.format!r})"
 
     def identity(self) -> Mapping[str, Json]:
-        """Return format and folders: readers take them to be the same for all files of a directory."""
+        """Return format and folders, which readers expect to be the same for all files of a directory."""
         return {"format": self._layout.format, "folders": ", ".join(self._layout.partition_by)}
 
     def details(self) -> Mapping[str, Json]:
-        """Return where it writes; that the transactions have moved there, too, is seen at the start."""
+        """Return the path of the directory; whether its transactions were moved there, too, is checked at the start."""
         return {"path": str(self._path)}
 
     def check_fields(self, fields: StructType) -> None:
-        """See whether rows of these fields can be written."""
+        """Check that rows of these fields can be written."""
         self._layout.check(fields)
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Put what older leaders have staged out of their reach, then see what is committed."""
+        """Make the staged files of older leaders unreachable, then return the token of the last commit."""
         return self._directory.recover(topology, epoch)
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame) -> Path:
-        """Have Spark write the rows; stage its files, and a token, as a directory that only has to be renamed."""
+        """Write the rows by Spark; stage the files with a token, as a directory that a commit only renames."""
         draft, seen, wrote = self._directory.draft(tx), Observation(), Observation()
         task = "_task".ljust(1 + max(map(len, frame.columns)), "_")  # longer than each name that there is
         # Counted first: right above rows that the driver holds, Spark would take the number of the task for a constant.
-        # Each task tells its number by its first row: to collect it from all of them took a tenth of the time.
+        # Each task reports its number with its first row only: to collect it from all rows took a tenth of the time.
         is_first = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_BITS)) == 0
         unfit = {f"unfit_{number}": each for number, each in enumerate(self._layout.unfit(frame.schema))}
         looks = [each.first.alias(name) for name, each in unfit.items()]
@@ -110,12 +110,12 @@ class FileSink(TransactionalSink[Path]):
         return self._directory.stage(tx, written(draft, tasks) if rows else [], token)
 
     def receipt_rows(self, receipt: Path) -> int | None:
-        """Look into the token."""
+        """Read the number of rows from the token."""
         token = FileToken.read(receipt)
         return token.rows if token else None
 
     def commit(self, tx: SinkTransaction, receipt: Path) -> None:
-        """Rename the staged directory to ``path/txid=<n>``; one that is there already stays."""
+        """Rename the staged directory to ``path/txid=<n>``, unless that exists."""
         self._directory.commit(tx, receipt)
 
     def abort(self, tx: SinkTransaction, receipt: Path | None) -> None:
@@ -123,33 +123,34 @@ class FileSink(TransactionalSink[Path]):
 
 
 def written(draft: Path, tasks: Collection[int]) -> list[Path]:
-    """Return the files that Spark has written into ``draft``, without what it leaves there besides.
+    """Return the files that Spark has written into ``draft``, without its other files.
 
     Raises:
-        SinkError: one of these tasks has had rows, and no file of it is here.
+        SinkError: one of these tasks has written rows, but its file is not here.
     """
     files = visible_files(draft)
     here = {int(name[1]) for file in files if (name := _TASK.match(file.name))}
     if missing := sorted(set(tasks) - here):
         raise SinkError(
-            f"Spark's tasks {missing} have written rows below {str(draft)!r}, and there is no file of theirs here: its "
-            f"workers and this process see different file systems under this path; mount one that they share"
+            f"Spark's tasks {missing} have written rows below {str(draft)!r}, and their files are not here: its "
+            f"workers and this process see different file systems under this path; to fix this: mount one that they "
+            f"share"
         )
     return files
 
 
 def check_names(draft: Path) -> None:
-    """Return if folders have the names that they should.
+    """Check the names of the folders that Spark has written.
 
     Raises:
-        SinkError: Spark could not write one. It escapes each ``?`` of a value, so such a name is what its JVM makes of
-            characters that it has no bytes for.
+        SinkError: Spark could not write a name. It escapes each ``?`` of a value, so a ``?`` in a name stands for a
+            character that the encoding of its JVM lacks.
     """
     lost = next((found for found in draft.rglob("*[?]*") if found.is_dir()), None)
     if lost is not None:
         raise SinkError(
             f"Spark has made a folder {lost.name!r} below {str(draft)!r}: the locale of its JVM is not UTF-8, so "
-            f"different values would share it. To fix this, set LC_ALL=C.UTF-8 for Spark's driver and workers"
+            f"different values would share it; to fix this: set LC_ALL=C.UTF-8 for Spark's driver and workers"
         )
 
 

@@ -1,4 +1,4 @@
-"""What says whose a transaction's directory is: a hidden file in it, which becomes visible with the rows."""
+"""The token of a transaction's directory: a hidden file in it, which becomes visible with the rows."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ from attrs import field, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import CommitToken
+from coordinators.values.canonical import other_version
 from trident_py.errors import SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.sinks.files.layout import Layout
 
 NAME = "_token"
 
+VERSION = 1
+"""Of the format of these files."""
+
 
 @frozen(kw_only=True)
 class FileToken:
-    """Which attempt wrote the rows, for which topology, and how they stand in their files.
+    """The attempt that wrote the rows, its topology, and the layout of the files.
 
     Attributes:
         uuid: the topology's.
         incarnation: the topology's.
         commit: txid, epoch and attempt id.
-        rows: how many there are.
-        layout: of the files.
-        fields: of the rows.
+        rows: the number of rows.
+        layout: the layout of the files.
+        fields: the fields of the rows.
     """
 
     uuid: str
@@ -45,7 +49,7 @@ class FileToken:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Return the token in a transaction's directory; None: there is none.
+        """Return the token in a transaction's directory; None: it has no token.
 
         Raises:
             SinkError: it can't be read.
@@ -56,6 +60,8 @@ class FileToken:
             return None
         try:
             found = json.loads(text)
+            if found.get("version") != VERSION:
+                raise ValueError(other_version(found.get("version", 0), VERSION))
             return cls(
                 uuid=found["uuid"],
                 incarnation=found["incarnation"],
@@ -66,13 +72,14 @@ class FileToken:
             )
         except Exception as error:
             raise SinkError(
-                f"{directory / NAME} can't be read ({error!r}); restore the directory from a backup"
+                f"{directory / NAME} can't be read ({error!r}); to fix this: restore the directory from a backup"
             ) from error
 
     def write(self, directory: Path) -> None:
         """Write it into the directory of its transaction."""
         txid, epoch, attempt = self.commit.txid, self.commit.epoch, self.commit.attempt_id
         facts = {
+            "version": VERSION,
             "uuid": self.uuid,
             "incarnation": self.incarnation,
             "txid": txid,

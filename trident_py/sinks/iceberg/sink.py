@@ -22,19 +22,21 @@ _NO_PARTITION = (t.ArrayType, t.MapType, t.StructType)
 class IcebergSink(FormatSink):
     """Adds each transaction to an Iceberg table, in one snapshot, by the library ``pyiceberg``.
 
-    Readers of any kind see whole transactions, each once, at any time. Others may write to the table, too. A table that
-    isn't there is made. `docs/how-to/iceberg.md` says what a catalog has to do, and how to look after the table.
+    Readers of any kind see whole transactions, each once, at any time. Other programs may write to the table, too. The
+    table is made if it does not exist. The page `docs/how-to/iceberg.md` lists the requirements of the catalog, and
+    says how to maintain the table.
 
     Args:
         table: its name in the catalog, with its namespace: ``web.events``.
-        catalog: a name or properties, as ``pyiceberg.load_catalog`` takes them.
-        partition_by: what a table that is made here is partitioned by: fields, or what Iceberg makes of them, as
-            ``day(at)``, ``bucket(16, user)``. A table that is there keeps its own; any that are given must be those.
-        expire_after: snapshots of the table that are older are removed by the commits of this sink; None: they stay.
+        catalog: a name or properties, as for ``pyiceberg.load_catalog``.
+        partition_by: the partitions of a table that is made here: fields, or Iceberg's transforms of them, such as
+            ``day(at)``, ``bucket(16, user)``. An existing table keeps its partitions; if any are given, they must
+            match.
+        expire_after: the commits of this sink remove snapshots of the table that are older; None: snapshots stay.
         mode: ``append``; rows replace no others.
 
     Raises:
-        TopologyError: an argument that can't work.
+        TopologyError: an argument can't work.
         ConfigError: ``pyiceberg`` is not installed.
     """
 
@@ -71,11 +73,11 @@ class IcebergSink(FormatSink):
         return f"IcebergSink({self._transactions.name!r})"
 
     def details(self) -> Mapping[str, Json]:
-        """Return where it writes; that the transactions have moved there, too, is seen at the start."""
+        """Return the name of the table; whether its transactions were moved there, too, is checked at the start."""
         return {"table": self._transactions.name}
 
     def check_fields(self, fields: t.StructType) -> None:
-        """See whether a table of these fields can be partitioned so."""
+        """Check that a table of these fields can have the partitions."""
         from trident_py.sinks.iceberg.staging import made_of
 
         partitions = [made_of(each, fields.names)[0] for each in self._transactions.partition_by]

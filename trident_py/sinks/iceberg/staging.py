@@ -1,4 +1,4 @@
-"""The files of an Iceberg table: what Spark's tasks write, by the table's partitions, and how a snapshot names each."""
+"""The files of an Iceberg table: their writing by Spark's tasks, by partition, and their entries in a snapshot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OF_STORES = ("s3.", "adls.", "gcs.", "hdfs.", "client.")
 
 
 class _MakingFolders(pfs.SubTreeFileSystem):  # type: ignore[misc]
-    """Makes the folder of a file on a disk; stores of objects have none."""
+    """Makes the folder of a file on a disk; object stores have no folders."""
 
     def open_output_stream(self, path: str, *arguments: Any, **options: Any) -> pa.NativeFile:
         if isinstance(self.base_fs, pfs.LocalFileSystem):
@@ -48,11 +48,11 @@ class _MakingFolders(pfs.SubTreeFileSystem):  # type: ignore[misc]
 
 @frozen
 class IcebergStorage(TableStorage):
-    """Where the files of a table are.
+    """The place of a table's files.
 
     Attributes:
-        uri: of the folder.
-        properties: of the store, secrets among them; not those of the catalog.
+        uri: the address of the folder.
+        properties: the properties of the store, including secrets; not those of the catalog.
     """
 
     uri: str
@@ -60,12 +60,12 @@ class IcebergStorage(TableStorage):
 
     @classmethod
     def of(cls, metadata: TableMetadata, properties: Mapping[str, Any]) -> IcebergStorage:
-        """Return that of a table; these are the properties of its files and of its catalog."""
+        """Return the storage of a table; ``properties`` are those of its files and of its catalog."""
         uri = metadata.properties.get("write.data.path") or f"{metadata.location.rstrip('/')}/data"
         return cls(uri.rstrip("/"), {key: each for key, each in properties.items() if key.startswith(_OF_STORES)})
 
     def files(self) -> pfs.FileSystem:
-        """Return all that is there, by relative paths."""
+        """Return the file system below the folder, with relative paths."""
         scheme, netloc, path = PyArrowFileIO.parse_location(self.uri)
         return _MakingFolders(path, PyArrowFileIO(dict(self.properties)).fs_by_scheme(scheme, netloc))
 
@@ -75,9 +75,9 @@ class PartitionColumn:
     """A column that a table is partitioned by.
 
     Attributes:
-        name: of the column.
+        name: the name of the column.
         source: its type.
-        field: what is made of its values.
+        field: the transform of its values.
     """
 
     name: str
@@ -86,14 +86,14 @@ class PartitionColumn:
 
     @classmethod
     def all_of(cls, spec: PartitionSpec, schema: Schema) -> tuple[PartitionColumn, ...]:
-        """Return those of a table; a column inside another one has a dot in its name."""
+        """Return the partition columns of a table; the name of a column inside another one contains a dot."""
         return tuple(
             cls(schema.find_column_name(each.source_id) or "", schema.find_type(each.source_id), each)
             for each in spec.fields
         )
 
     def __str__(self) -> str:
-        """Write it as a definition has it: ``day``, ``hour(at)``, ``bucket(16, user)``."""
+        """Return it as written in a definition: ``day``, ``hour(at)``, ``bucket(16, user)``."""
         name, _, width = str(self.field.transform).rstrip("]").partition("[")
         if name == "identity":
             return self.name
@@ -101,7 +101,7 @@ class PartitionColumn:
 
     @property
     def result(self) -> PrimitiveType:
-        """The type of what is made."""
+        """The type of the partition's values."""
         return cast("PrimitiveType", self.field.transform.result_type(self.source))
 
     def values(self, rows: pa.Table) -> Values:
@@ -125,18 +125,18 @@ class PartitionColumn:
         return Values.of(column, told)
 
     def value(self, told: str | None) -> Any:
-        """Return a partition as a manifest has it."""
+        """Return a partition in the form of a manifest."""
         return None if told is None else from_bytes(self.result, bytes.fromhex(told))
 
 
 @frozen(kw_only=True)
 class WriteIceberg(WriteTask):
-    """Writes the rows of a partition of Spark's, with the ids that the fields have in the table.
+    """Writes the rows of one of Spark's partitions, with the ids of the table's fields.
 
     Attributes:
-        partitions: of the table.
+        partitions: the partitions of the table.
         table: its fields.
-        layout: tells these two from what others make of them later.
+        layout: identifies these partitions and fields; it changes if another program changes them.
     """
 
     partitions: tuple[PartitionColumn, ...]
@@ -144,7 +144,7 @@ class WriteIceberg(WriteTask):
     layout: str
 
     def split(self, rows: pa.Table) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
-        """Divide them by what the table's partitions make of them."""
+        """Divide the rows by their partitions."""
         return split(rows, [each.values(rows) for each in self.partitions])
 
     def in_file(self, rows: pa.Table) -> pa.Table:
@@ -154,7 +154,7 @@ class WriteIceberg(WriteTask):
         return rows.select(schema.names).cast(schema)
 
     def about(self, partition: tuple[str | None, ...], metadata: pq.FileMetaData) -> Mapping[str, Json]:
-        """Return its partition, and its footer: so a commit needs to read no file."""
+        """Return the partition and the footer of a file, so that a commit needs to read no file."""
         footer = io.BytesIO()
         metadata.write_metadata_file(footer)
         told = base64.b64encode(footer.getvalue()).decode()
@@ -162,7 +162,7 @@ class WriteIceberg(WriteTask):
 
 
 def data_file(staged: StagedFile, uri: str, metadata: TableMetadata) -> DataFile:
-    """Return a staged file as a manifest names it, with its statistics."""
+    """Return a staged file in the form of a manifest, with its statistics."""
     footer = pq.read_metadata(io.BytesIO(base64.b64decode(staged.about["footer"])))
     schema, spec = metadata.schema(), metadata.spec()
     statistics = data_file_statistics_from_parquet_metadata(
@@ -186,7 +186,7 @@ def data_file(staged: StagedFile, uri: str, metadata: TableMetadata) -> DataFile
 
 
 def made_of(text: str, names: list[str]) -> tuple[str, str]:
-    """Return the field that a partition is made of, and how: ``bucket(16, user)`` is ``bucket[16]`` of ``user``."""
+    """Return the field and the transform of a partition: ``bucket(16, user)`` is ``bucket[16]`` of ``user``."""
     found = None if text in names else _MADE_OF.fullmatch(text)
     if found is None:
         return text, "identity"

@@ -1,4 +1,4 @@
-"""An Iceberg table as a sink uses it, by pyiceberg: looked at, committed to; refused where that can't be right."""
+"""An Iceberg table for a sink, by pyiceberg: read and committed to, and refused if a commit would not be safe."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ from trident_py.sinks.token import TableToken
 
 @frozen
 class StoredToken:
-    """A token as a table has it.
+    """A token as a table stores it: the property ``trident.U``, a JSON object, for the topology with the uuid ``U``.
+
+    Each snapshot of ours sets it in the same commit. The summaries of snapshots have it too, for people. Nothing is
+    decided by them: snapshots expire, and other programs add their own in between.
 
     Attributes:
-        token: itself.
-        snapshot: the id of the snapshot that it came with.
+        token: the token.
+        snapshot: the id of the snapshot that was committed with it.
     """
 
     token: TableToken
@@ -41,10 +44,10 @@ class StoredToken:
 
     @classmethod
     def read(cls, uuid: str, properties: Mapping[str, str]) -> StoredToken | None:
-        """Return that of a topology; None: it was never here.
+        """Return the token of a topology; None: it has no token here.
 
         Raises:
-            SinkError: somebody has changed it.
+            SinkError: another program has damaged it.
         """
         text = properties.get(_name(uuid))
         if text is None:
@@ -53,27 +56,30 @@ class StoredToken:
             known = json.loads(text)
             return cls(TableToken.of(known), known["snapshot"])
         except (ValueError, TypeError, KeyError) as error:
-            raise SinkError(f"the table's property {_name(uuid)!r} is damaged: {text!r}") from error
+            raise SinkError(
+                f"the table's property {_name(uuid)!r} can't be read ({error!r}), nothing was changed: {text!r}; "
+                f"to fix this: restore it"
+            ) from error
 
     def properties(self, uuid: str) -> dict[str, str]:
-        """Return what the table has to have."""
+        """Return the properties in which the table stores the token."""
         return {_name(uuid): json.dumps({**self.token.numbers(), "snapshot": self.snapshot})}
 
 
 def summary(uuid: str, token: TableToken) -> dict[str, str]:
-    """Return what a snapshot says of itself."""
+    """Return the summary of a snapshot."""
     numbers = token.numbers()
     told = {f"trident.{name}": str(numbers[name]) for name in ("txid", "epoch", "attempt", "fence")}
     return {"trident.topology": uuid, **told}
 
 
 def removed_name(uuid: str) -> str:
-    """Return the name of the property by which an operator says of which transaction the rows were removed."""
+    """Return the name of the property by which an operator states that a transaction's rows were removed."""
     return f"{_name(uuid)}.removed"
 
 
 def shown_commit(commit: CommitToken) -> str:
-    """Return what names one commit of a transaction, and none that follows it."""
+    """Return a text that identifies one commit of a transaction, and no later one."""
     return f"{commit.txid}:{commit.epoch}:{commit.attempt_id}"
 
 
@@ -82,22 +88,23 @@ def _name(uuid: str) -> str:
 
 
 FORMAT_VERSION = 2
-"""In version 1 and, as pyiceberg checks it, 3, a table that was rolled back takes the commit of a late leader."""
+"""The only supported version. In version 1, and in 3 as pyiceberg checks it, a table that was rolled back accepts the
+commit of a late leader."""
 
 EXPIRED_MAX = 1000
-"""So many snapshots expire with one commit: pyiceberg looks for each of them among all."""
+"""The maximum number of snapshots that expire with one commit: pyiceberg searches all snapshots for each of them."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @define
 class IcebergSinkTable(SinkTable):
-    """The table, as it was when it was last looked at.
+    """The table, as of the last look.
 
     Attributes:
-        name: in the catalog.
-        catalog: where its state is changed, by comparing and swapping.
-        expire_after: the age of snapshots that a commit removes; None: it leaves all of them.
+        name: its name in the catalog.
+        catalog: changes the table's state, by comparing and swapping.
+        expire_after: the age of snapshots that a commit removes; None: none are removed.
     """
 
     name: str
@@ -107,7 +114,7 @@ class IcebergSinkTable(SinkTable):
 
     @classmethod
     def open(cls, name: str, catalog: Catalog, expire_after: timedelta | None = None) -> IcebergSinkTable | None:
-        """Return the table as it is now; None: there is none."""
+        """Return the table as it is now; None: it does not exist."""
         found = cls(name, catalog, expire_after)
         try:
             found._table = found._loaded()
@@ -121,23 +128,23 @@ class IcebergSinkTable(SinkTable):
 
     @property
     def files(self) -> IcebergStorage:
-        """Below the folder of its data."""
+        """The storage of the table's data."""
         return IcebergStorage.of(self._table.metadata, self._table.io.properties)
 
     @property
     def layout(self) -> str:
-        """What a file was written for: names the table's fields and partitions."""
+        """An identifier of the table's fields and partitions, for which a file was written."""
         metadata = self._table.metadata
         return f"{metadata.table_uuid}/{metadata.current_schema_id}/{metadata.default_spec_id}"
 
     @property
     def schema(self) -> Schema:
-        """Its fields."""
+        """The fields of the table."""
         return self._table.schema()
 
     @property
     def partitions(self) -> tuple[PartitionColumn, ...]:
-        """What it is partitioned by."""
+        """The partitions of the table."""
         return PartitionColumn.all_of(self._table.spec(), self._table.schema())
 
     @property
@@ -146,21 +153,23 @@ class IcebergSinkTable(SinkTable):
         return [each.name for each in self._table.schema().fields if each.required]
 
     def look(self) -> None:
-        """See what was committed since.
+        """Read the commits since the last look.
 
         Raises:
-            SinkError: it is gone.
+            SinkError: the table is gone.
         """
         try:
             self._table = self._loaded()
         except NoSuchTableError as error:
-            raise SinkError(f"the Iceberg table {self.name!r} is gone; restore it, or reset the topology") from error
+            raise SinkError(
+                f"the Iceberg table {self.name!r} is gone; to fix this: restore it, or `trident reset` the topology"
+            ) from error
 
     def token(self, uuid: str) -> TableToken | None:
-        """Return what its property says of a topology.
+        """Return the token of a topology, from the table's property; None: no token.
 
         Raises:
-            SinkError: the snapshot that it came with was rolled back.
+            SinkError: the snapshot that was committed with it was rolled back.
         """
         stored = StoredToken.read(uuid, self._table.metadata.properties)
         if stored is None:
@@ -168,13 +177,16 @@ class IcebergSinkTable(SinkTable):
         if self._is_rolled_back(stored.snapshot):
             raise SinkError(
                 f"the Iceberg table {self.name!r} was rolled back to before snapshot {stored.snapshot}, and rows that "
-                f"this topology has committed are gone; make that snapshot the current one again, or start the "
-                f"topology under a new name and write to another table"
+                f"this topology has committed are gone; to fix this: make that snapshot the current one again, or "
+                f"start the topology under a new name and write to another table"
             )
         return stored.token
 
     def _is_rolled_back(self, snapshot_id: int) -> bool:
-        """Tell whether a snapshot is there and not before the current one; where some between have expired: no."""
+        """Return whether a snapshot exists, but is neither the current one nor an ancestor of it.
+
+        False if snapshots in between have expired.
+        """
         known = {each.snapshot_id: each for each in self._table.metadata.snapshots}
         wanted = known.get(snapshot_id)
         if wanted is None:
@@ -200,11 +212,11 @@ class IcebergSinkTable(SinkTable):
         return {path.removeprefix(begin): each for path, each in paths.items() if path.startswith(begin)}
 
     def is_removed(self, uuid: str, commit: CommitToken | None) -> bool:
-        """Tell whether an operator says that the rows of this very commit were removed from the table."""
+        """Return whether an operator states that the rows of exactly this commit were removed from the table."""
         return commit is not None and self._table.metadata.properties.get(removed_name(uuid)) == shown_commit(commit)
 
     def removal_advice(self, uuid: str, commit: CommitToken) -> str:
-        """Say how an operator removes the rows of a transaction that this sink can't tell from others."""
+        """Return instructions for an operator to remove rows of a transaction that the sink can't find."""
         snapshots = [
             each.snapshot_id
             for each in self._table.metadata.snapshots
@@ -221,22 +233,22 @@ class IcebergSinkTable(SinkTable):
 
     @property
     def paths(self) -> list[str]:
-        """The files of the current snapshot that are below its folder."""
+        """The files of the current snapshot that are below the folder of its data."""
         return list(self._data_files())
 
     def rows_of(self, paths: Sequence[str]) -> int:
-        """Count the rows that these files of it have."""
+        """Return the number of rows in those of its files that are in ``paths``."""
         files = self._data_files()
         return sum(files[path].record_count for path in paths)
 
     def commit(self, uuid: str, token: TableToken, staged: Sequence[StagedFile], removed: Sequence[str] = ()) -> None:
         """Make a snapshot that adds files and removes others, and set the token, in one change of the table's state.
 
-        The catalog is asked that no other snapshot has become the current one; so there is one even where no rows are.
+        The catalog checks that no other snapshot has become the current one. So a snapshot is made even without rows.
 
         Raises:
-            Conflict: another snapshot has.
-            ConnectionError: the catalog does not answer; it may have been committed.
+            Conflict: another snapshot has become the current one.
+            ConnectionError: the catalog does not answer; the commit may have been made.
             FailedException: the table's fields or partitions have changed since the files were written.
         """
         if any(each.about["layout"] != self.layout for each in staged):
@@ -266,7 +278,7 @@ class IcebergSinkTable(SinkTable):
             raise Conflict(str(error)) from error
 
     def _expire(self, transaction: Transaction) -> None:
-        """Remove old snapshots in the same change: the oldest first, so those that are left follow each other."""
+        """Remove old snapshots in the same change: the oldest first, so the remaining ones are consecutive."""
         if self.expire_after is None:
             return
         metadata, before = self._table.metadata, datetime.now(UTC) - self.expire_after
@@ -282,28 +294,28 @@ class IcebergSinkTable(SinkTable):
     # --- whether rows may be written here -----------------------------------------------------------------------------
 
     def check(self, partition_by: Sequence[str]) -> None:
-        """See whether late leaders are kept out, and it is partitioned so; nothing in ``partition_by``: however it is.
+        """Check that the table refuses late leaders, and has these partitions; an empty ``partition_by`` accepts any.
 
         Raises:
-            SinkError: it isn't so.
+            SinkError: one of them is not so.
         """
         version = self._table.metadata.format_version
         if version != FORMAT_VERSION:
             raise SinkError(
                 f"the Iceberg table {self.name!r} has format version {version}, in which a rollback would let a late "
-                f"leader commit; write to a table of version {FORMAT_VERSION}"
+                f"leader commit; to fix this: write to a table of version {FORMAT_VERSION}"
             )
         names = [each.name for each in self.schema.fields]
         found = [(each.name, str(each.field.transform)) for each in self.partitions]
         if partition_by and found != [made_of(each, names) for each in partition_by]:
             shown = [str(each) for each in self.partitions]
             raise SinkError(
-                f"the Iceberg table {self.name!r} is partitioned by {shown}, not by {list(partition_by)}; leave "
-                f"partition_by out, or give partition_by={shown!r}"
+                f"the Iceberg table {self.name!r} is partitioned by {shown}, not by {list(partition_by)}; to fix "
+                f"this: leave partition_by out, or give partition_by={shown!r}"
             )
 
     def fit(self, fields: t.StructType) -> None:
-        """See whether rows of these fields fit into it.
+        """Check that rows of these fields fit the table.
 
         Raises:
             SinkError: they don't.
@@ -312,8 +324,8 @@ class IcebergSinkTable(SinkTable):
         lacking = [each for each in fields.names if each not in there]
         if lacking:
             raise SinkError(
-                f"field {lacking[0]!r} is not in the Iceberg table {self.name!r}, which has {list(there)}; leave it "
-                f"out, or add the column to the table"
+                f"field {lacking[0]!r} is not in the Iceberg table {self.name!r}, which has {list(there)}; to fix "
+                f"this: leave it out, or add the column to the table"
             )
         try:
             wanted = pyarrow_to_schema(arrow_schema(fields), self.schema.name_mapping).fields
@@ -323,7 +335,7 @@ class IcebergSinkTable(SinkTable):
             if not _fits(each.field_type, there[each.name].field_type):
                 raise SinkError(
                     f"field {each.name!r} is {each.field_type}, and {there[each.name].field_type} in the Iceberg "
-                    f"table {self.name!r}; cast it, or give the sink another table"
+                    f"table {self.name!r}; to fix this: cast it, or give the sink another table"
                 )
         self._check_columns(fields)
 
@@ -340,9 +352,10 @@ class IcebergSinkTable(SinkTable):
 
 
 def _without_retries(table: Table) -> Table:
-    """Return the same, by which a commit that comes too late is refused, whatever the table's properties say.
+    """Return the same table without retries, so that a late commit is refused with any properties of the table.
 
-    pyiceberg 0.12 makes it again on top of what was committed meanwhile, without a word: behind a new leader's back.
+    With retries, pyiceberg 0.12 silently repeats a late commit on top of the other commits, even after a new leader has
+    taken over.
     """
     properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     metadata = table.metadata.model_copy(update={"properties": properties})
@@ -350,7 +363,7 @@ def _without_retries(table: Table) -> Table:
 
 
 def _fits(rows: IcebergType, column: IcebergType) -> bool:
-    """Tell whether values of one type are values of another, apart from ids and comments."""
+    """Return whether values of one type are values of another, apart from ids and comments."""
     match rows, column:
         case ListType(), ListType():
             return rows.element_required >= column.element_required and _fits(rows.element_type, column.element_type)

@@ -1,4 +1,4 @@
-"""The protocol of `IcebergSink`: transactions in an Iceberg table, in order, each once, beside what others write."""
+"""The protocol of `IcebergSink`: transactions in an Iceberg table, in order, each once, next to other writers."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ _NEW_TABLE = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
 }
-"""Each transaction is a snapshot: without these its lists of files, and its old states, would grow for ever."""
+"""Each transaction is a snapshot: without these properties, its lists of files and its old states would grow forever.
+"""
 
 
 @define(eq=False)
 class IcebergTransactions(TableTransactions[IcebergSinkTable]):
-    """What a topology commits to an Iceberg table.
+    """Commits a topology's transactions to an Iceberg table.
 
     Attributes:
-        table_name: in the catalog, with its namespace.
-        catalog: the name of one that is configured, or the properties of one.
-        expire_after: the age of snapshots that a commit removes; None: it leaves all of them.
+        table_name: its name in the catalog, with its namespace.
+        catalog: the name of a configured catalog, or the properties of one.
+        expire_after: the age of snapshots that a commit removes; None: none are removed.
     """
 
     table_name: str
@@ -47,15 +48,15 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
 
     @property
     def name(self) -> str:
-        """In the catalog."""
+        """The name of the table in the catalog."""
         return self.table_name
 
     def connected(self) -> Catalog:
         """Return the catalog.
 
         Raises:
-            SinkError: there is none that could be used so.
-            ConnectionError: it does not answer.
+            SinkError: the name or properties are not those of a usable catalog.
+            ConnectionError: the catalog does not answer.
         """
         if self._catalog is None:
             try:
@@ -66,17 +67,16 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
                 raise SinkError(f"pyiceberg can't use the catalog of {self.name!r}: {error}") from error
             except (ValueError, KeyError):  # whose texts show all properties, secrets among them
                 raise SinkError(
-                    f"pyiceberg can't use the catalog of {self.name!r}: its type or its uri is none that it knows; try "
-                    f"pyiceberg.catalog.load_catalog with the same name or properties"
+                    f"pyiceberg can't use the catalog of {self.name!r}: its type or its uri is unknown; to fix this: "
+                    f"try pyiceberg.catalog.load_catalog with the same name or properties"
                 ) from None
         return self._catalog
 
     def opened(self) -> IcebergSinkTable | None:
-        """Return the table as it is now; None: there is none."""
         return IcebergSinkTable.open(self.table_name, self.connected(), self.expire_after)
 
     def create(self, fields: StructType) -> None:
-        """Make an empty table, and its namespace if that isn't there."""
+        """Make an empty table, and its namespace if that does not exist."""
         catalog = self.connected()
         try:
             with catalog_errors(self.name):
@@ -95,14 +95,14 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
             raise SinkError(f"pyiceberg can't make the table {self.name!r}: {error}") from error
 
     def check(self, table: IcebergSinkTable) -> None:
-        """See whether late leaders are kept out, and rows fit."""
+        """Check that the table refuses late leaders, and that the rows fit."""
         table.check(self.partition_by)
         if self.fields is not None:
             table.fit(self.fields)
 
     def write(self, table: IcebergSinkTable, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
-        """Have Spark's tasks write rows, by what the table was at the last commit."""
-        table = copy(table)  # a commit may look at it anew meanwhile
+        """Write the rows by Spark's tasks, for the table as of the last commit."""
+        table = copy(table)  # a commit may refresh it meanwhile
         table.fit(frame.schema)
         task = WriteIceberg(
             storage=table.files,
@@ -116,7 +116,7 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
         return stage(table.files, frame, task)
 
     def replaced(self, table: IcebergSinkTable, found: TableToken, txid: int) -> Replacement:
-        """Return what takes away the rows of a transaction; nothing where an operator has removed them."""
+        """Return the change that removes the rows of a transaction; no change if an operator has removed them."""
         if table.is_removed(self._leading.uuid, found.commit):
             return NOTHING
         try:

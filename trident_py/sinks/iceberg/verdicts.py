@@ -1,4 +1,4 @@
-"""What each error of pyiceberg and of its catalogs means: a table of all classes that there are."""
+"""The meaning of the errors of pyiceberg and of its catalogs: a table of all their classes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BY_CLASS: Mapping[type[Exception], Verdict | None] = {
     ice.ViewAlreadyExistsError: _NEVER,
     ice.WaitingForLockException: _AGAIN,
 }
-"""None: another program has committed meanwhile, so it is done again after another look."""
+"""None: another program has committed meanwhile, so the commit is repeated after another look."""
 
 try:
     from sqlalchemy import exc as sql
@@ -66,17 +66,17 @@ except ImportError:
 BY_CLASS = {**BY_CLASS, **_SQL}
 
 _SQLITE_NEVER = {3, 8, 11, 23, 26}
-"""SQLite's PERM, READONLY, CORRUPT, AUTH and NOTADB, which are OperationalErrors and DatabaseErrors like all others."""
+"""SQLite's PERM, READONLY, CORRUPT, AUTH and NOTADB, which have the same classes as temporary errors."""
 
 
 @contextmanager
 def catalog_errors(table: str) -> Iterator[None]:
-    """Raise what follows from an error of the catalog of a table.
+    """Convert errors of a table's catalog into errors that tell whether a retry may succeed.
 
     Raises:
-        NoSuchTableError: there is none.
-        SinkError: no other try mends it.
-        ConnectionError: another one may; of a commit, it isn't known whether it was made.
+        NoSuchTableError: the table does not exist.
+        SinkError: no retry can succeed.
+        ConnectionError: a retry may succeed; whether a commit was made is unknown.
         Conflict: another program has committed meanwhile.
     """
     try:
@@ -96,7 +96,7 @@ def catalog_errors(table: str) -> Iterator[None]:
 
 
 def verdict_of(error: Exception) -> Verdict | None:
-    """Return what follows from an error: by its class, or the nearest one above it that the table has."""
+    """Return the verdict of an error, by its class or the nearest base class in the table; None: a conflict."""
     number = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
     if number is not None and number & 0xFF in _SQLITE_NEVER:
         return Verdict.NEVER

@@ -1,6 +1,6 @@
-"""What Kafka's client library has to say, by Python's logging instead of on standard error, and not over and over.
+"""A log for messages of Kafka's client library: Python's logging, not standard error, without repetitions.
 
-Of `KafkaSpout` and `KafkaSink`: where a broker is away, all clients of a process would say so, every second.
+It is for `KafkaSpout` and `KafkaSink`. If a broker is unavailable, each client of a process would log it every second.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from attrs import define, field
 
 SILENCE_SECONDS = 60.0
-"""How long the same thing isn't said again."""
+"""The time within which the same message is not logged again."""
 
 _VARIES = re.compile(r" \(after \d+ms.*|^\[thrd:[^ ]*\]: ")
 
@@ -22,16 +22,16 @@ log = logging.getLogger("trident_py.kafka")
 
 @define
 class ClientLog:
-    """The ``logger`` of clients: they hand over what they have to say when they are polled.
+    """The ``logger`` of clients, which log their messages to it when they are polled.
 
-    Nothing is worse than a warning: what ends something is an exception, too.
+    No message is logged above the level of a warning: if a client fails, an exception is raised, too.
     """
 
     clock: Callable[[], float] = time.monotonic
     _said: dict[str, float] = field(factory=dict, init=False)
 
     def log(self, level: int, form: str, facility: str, client: str, text: str) -> None:
-        """Log a line, unless it was logged a short while ago, by whichever client."""
+        """Log a message, unless any client has logged it a short while ago."""
         what, now = _VARIES.sub("", text), self.clock()
         self._said = {each: at for each, at in self._said.items() if now - at < SILENCE_SECONDS}
         if what not in self._said:
@@ -40,4 +40,4 @@ class ClientLog:
 
 
 client_log = ClientLog()
-"""That of all clients of this process."""
+"""The log of all clients of this process."""

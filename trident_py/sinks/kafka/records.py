@@ -1,4 +1,4 @@
-"""Rows as Kafka's records: which fields there can be, and what becomes of them."""
+"""Conversion of rows to Kafka's records: the supported fields, and their checks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _KINDS: Mapping[str, tuple[str, tuple[type[t.DataType], ...]]] = {
 }
 PARTITION_MAX = 2**31 - 1
 ANY_PARTITION = -1
-"""What librdkafka takes for: by the key, or any where there is none."""
+"""librdkafka's number for a partition chosen by the key, or any partition without a key."""
 
 
 class Record(NamedTuple):
-    """What one row becomes. A tuple, as it is made a million times, and that takes a third of the time.
+    """The record of one row. A tuple, because a million are made, and a tuple takes a third of the time.
 
     Attributes:
         timestamp: in milliseconds since 1970, UTC; 0: the time when it is sent.
@@ -47,12 +47,12 @@ class Record(NamedTuple):
 
 
 def is_topic_name(name: str) -> bool:
-    """Tell whether Kafka takes this as the name of a topic."""
+    """Return whether ``name`` is a valid name of a topic."""
     return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
 def check_fields(fields: t.StructType, topic: str | None) -> None:
-    """See whether rows of these fields can be records; ``topic`` is where they go that name none.
+    """Check that rows of these fields can be records; ``topic`` is the topic of rows that name none.
 
     Raises:
         TopologyError: they can't.
@@ -60,8 +60,8 @@ def check_fields(fields: t.StructType, topic: str | None) -> None:
     for field in fields.fields:
         if field.name not in _KINDS:
             raise TopologyError(
-                f"a record has no field {field.name!r}; it has {', '.join(map(repr, _KINDS))}: rename it, or put it "
-                f"into the value, as by to_json"
+                f"a record has no field {field.name!r}; it has {', '.join(map(repr, _KINDS))}; to fix this: rename "
+                f"it, or put it into the value, as by to_json"
             )
         expected, kinds = _KINDS[field.name]
         if not isinstance(field.dataType, kinds) or (field.name == "headers" and not _are_headers(field.dataType)):
@@ -80,15 +80,15 @@ def _are_headers(kind: t.DataType) -> bool:
 
 
 def check_rows(rows: pa.Table, topic: str | None) -> None:
-    """See what only the rows themselves tell.
+    """Check the values of the rows.
 
     Raises:
-        SinkError: one can't be a record as it is.
+        SinkError: a row can't be sent as a record.
     """
     if topic is None and rows["topic"].null_count:
         raise SinkError(
-            f"{rows['topic'].null_count} of {rows.num_rows} rows have no topic; fill the field, or give the KafkaSink "
-            f"a topic for those that have none"
+            f"{rows['topic'].null_count} of {rows.num_rows} rows have no topic; to fix this: fill the field, or give "
+            f"the KafkaSink a topic for them"
         )
     for name, refused, rule in _RULES:
         found = refused(rows[name].combine_chunks()) if name in rows.column_names else ""
@@ -136,7 +136,7 @@ def _micros(column: pa.Array) -> pa.Array:
 
 
 def records(batch: pa.RecordBatch, topic: str | None) -> Iterator[Record]:
-    """Return the rows of ``batch``, which `check_rows` has checked, in order; those without a topic go to ``topic``."""
+    """Return the rows of ``batch``, which `check_rows` has checked, in order; ``topic`` is for rows without one."""
     count, columns = batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True))
 
     def given(name: str, kind: pa.DataType) -> list[Any]:
@@ -163,9 +163,9 @@ def _header(given: Mapping[str, Any]) -> tuple[str, str | bytes | None]:
 
 
 def suspect(error: str, sent: Iterator[Record]) -> Record | None:
-    """Return the record that Kafka most likely refuses by an error, which it tells for all records sent with it."""
+    """Return the record that most likely caused an error of Kafka's, which is reported for all records sent with it."""
     match error:
-        case "INVALID_RECORD":  # a compacted topic takes none without a key
+        case "INVALID_RECORD":  # a compacted topic refuses records without a key
             return next((each for each in sent if each.key is None), None)
         case "INVALID_TIMESTAMP":
             return max(sent, key=lambda each: each.timestamp, default=None)

@@ -1,4 +1,4 @@
-"""`KafkaSink`: each transaction one of Kafka's."""
+"""`KafkaSink`: sends each transaction in one transaction of Kafka's."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ _OURS = ("transactional.id", "bootstrap.servers", "enable.idempotence")
 
 
 class KafkaSink(RowsSink[StagedRows]):
-    """Sends each transaction to Kafka, in one transaction of Kafka's in which the commit token is, too.
+    """Sends each transaction to Kafka, in one transaction of Kafka's that also contains the commit token.
 
     Consumers with ``isolation.level=read_committed`` see whole transactions, each once; the rows of a batch keep their
-    order in each partition. The process that leads sends; what it has committed is in a small topic of the sink's own.
-    The page `docs/how-to/kafka.md` says how to look after it.
+    order in each partition. The leader's process sends; its last commit is in a small topic of the sink. The page
+    `docs/how-to/kafka.md` says how to maintain it.
 
-    The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque.
+    The stream must return the same rows when a transaction is replayed, so no spout of it may be opaque.
 
-    Rows have a field ``value`` (binary, or string as UTF-8), and where there are any ``key`` (the same), ``topic``,
-    ``partition``, ``headers`` (``array<struct<key string, value binary>>``) and ``timestamp``; no others.
+    Rows have a field ``value`` (binary, or string as UTF-8). They may have ``key`` (of the same types), ``topic``,
+    ``partition``, ``headers`` (``array<struct<key string, value binary>>``) and ``timestamp``, but no other fields.
 
     Args:
         bootstrap_servers: ``"host:port,…"``, or several of them.
-        topic: of rows without a ``topic``. It names the sink: a topology has one for each topic, and one for None.
-        options: librdkafka's, such as ``security.protocol``; never printed.
+        topic: the topic of rows without a ``topic``. It names the sink: a topology has at most one sink for each topic,
+            and one for None.
+        options: librdkafka's options, such as ``security.protocol``; never printed.
 
     Raises:
-        TopologyError: an argument that can't work.
+        TopologyError: an argument can't work.
         ConfigError: confluent-kafka is not installed.
     """
 
@@ -71,40 +72,40 @@ class KafkaSink(RowsSink[StagedRows]):
         return f"KafkaSink({self._servers!r}, {self._topic!r})"
 
     def details(self) -> Mapping[str, Json]:
-        """Return where it writes; that the transactions have moved there, too, is seen at the start."""
+        """Return the topic; whether the transactions were moved there, too, is checked at the start."""
         return {"topic": self._topic or "that of each row"}
 
     def check_fields(self, fields: t.StructType) -> None:
-        """See whether rows of these fields can be records."""
+        """Check that rows of these fields can be records."""
         check_fields(fields, self._topic)
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Have Kafka fence older leaders and settle what they had open; then see what is committed."""
+        """Let Kafka fence older leaders and end their open transactions; then return the last commit."""
         return self._transactions.recover(topology, epoch)
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame) -> StagedRows:
-        """Have Spark compute the rows, and keep them."""
+        """Compute the rows by Spark, and keep them."""
         return self.keep(tx, rows_of_frame(frame))
 
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> StagedRows:
-        """Look at them, and keep them in memory or in a file."""
+        """Check the rows, and keep them in memory or in a file."""
         check_rows(rows, self._topic)
         return StagedRows.of(rows)
 
     def receipt_rows(self, receipt: StagedRows) -> int:
-        """Count the rows."""
+        """Return the number of rows."""
         return receipt.count
 
     def commit(self, tx: SinkTransaction, receipt: StagedRows) -> None:
-        """Send them with the token, in one transaction; one that is there already stays."""
+        """Send the rows with the token, in one transaction; skip a transaction that is already committed."""
         self._transactions.commit(tx, receipt)
         receipt.discard()
 
     def abort(self, tx: SinkTransaction, receipt: StagedRows | None) -> None:
-        """Let the rows go."""
+        """Discard the rows."""
         if receipt is not None:
             receipt.discard()
 
     def close(self) -> None:
-        """End the producer: its threads and connections would stay until the sink is collected as garbage."""
+        """Close the producer: its threads and connections would stay until the sink is garbage-collected."""
         self._transactions.close()

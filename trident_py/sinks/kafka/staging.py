@@ -1,4 +1,4 @@
-"""The rows of an attempt, between its processing and its commit: in memory, or in a file where they are many."""
+"""The rows of an attempt, between processing and commit: in memory, or in a file if they are large."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from attrs import define, field
 
 IN_MEMORY_BYTES_MAX = 32 * 1024 * 1024
-"""Rows of more than this are kept in a file."""
+"""The size in bytes above which rows are kept in a file."""
 BATCH_ROWS = 10_000
 
 
@@ -18,10 +18,10 @@ BATCH_ROWS = 10_000
 class StagedRows:
     """The rows of one attempt.
 
-    The file has no name, so that it is gone with this process, however that ends.
+    The file has no name, so it is deleted when this process ends, in any way.
 
     Attributes:
-        count: how many they are.
+        count: the number of rows.
     """
 
     count: int
@@ -30,7 +30,7 @@ class StagedRows:
 
     @classmethod
     def of(cls, rows: pa.Table, bytes_max: int = IN_MEMORY_BYTES_MAX) -> Self:
-        """Keep ``rows``, which nobody else should then hold."""
+        """Keep ``rows``; drop other references to them, so that their memory can be freed."""
         if rows.nbytes <= bytes_max:
             return cls(rows.num_rows, rows)
         file = tempfile.TemporaryFile(prefix="trident-kafka-")  # noqa: SIM115 - it lives on; discard() closes it
@@ -44,11 +44,11 @@ class StagedRows:
 
     @property
     def is_in_file(self) -> bool:
-        """Whether they are in a file."""
+        """Whether the rows are in a file."""
         return self._file is not None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows, from the first one on each time; of those in a file one batch is in memory."""
+        """Yield the rows, each time from the first one; if they are in a file, one batch at a time is in memory."""
         if self._file is not None:
             self._file.seek(0)
             with pa.ipc.open_stream(self._file) as reader:
@@ -57,7 +57,7 @@ class StagedRows:
             yield from self._rows.to_batches(max_chunksize=BATCH_ROWS)
 
     def discard(self) -> None:
-        """Let them go."""
+        """Free the rows."""
         if self._file is not None:
             self._file.close()
         self._rows = self._file = None

@@ -1,4 +1,4 @@
-"""The topic that a sink keeps its token in: made, looked at, read from its end."""
+"""The topic in which a sink keeps its token: made, checked, and read from its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trident_py.sinks.kafka.client_log import client_log
 from trident_py.sinks.token import LeaderToken
 
 KEY = b"token"
-"""Of each record, so that a compacted topic keeps the last one."""
+"""The key of each record, so that a compacted topic keeps the last one."""
 _NAME_CHARS_MAX = 100
 
 
@@ -33,28 +33,28 @@ class KafkaToken(LeaderToken):
 
     @property
     def leadership(self) -> tuple[int, int]:
-        """What is greater for a newer leader."""
+        """A pair that is greater for a newer leader: incarnation and epoch."""
         return self.incarnation, self.fence
 
     @classmethod
     def parse(cls, stored: bytes) -> Self:
-        """Read it from the value of a record.
+        """Return the token in the value of a record.
 
         Raises:
-            SinkError: it is none of ours.
+            SinkError: the value is not a token of this library.
         """
         try:
             return cls.of(json.loads(stored))
         except (ValueError, KeyError, TypeError) as error:
-            raise SinkError(f"the token {stored!r} is none of this library's ({error!r})") from error
+            raise SinkError(f"the token {stored!r} is not a token of this library ({error!r})") from error
 
     def stored(self) -> bytes:
-        """Write it as the value of a record."""
+        """Return the token as the value of a record."""
         return json.dumps(self.numbers()).encode()
 
 
 def transactional_id(uuid: str, topic: str | None) -> str:
-    """Return what Kafka fences the producers of a sink by: the same for all leaders, over resets, too."""
+    """Return the id by which Kafka fences a sink's producers: the same for all leaders, even after a reset."""
     return f"trident-{uuid}-{topic or ''}"
 
 
@@ -65,9 +65,9 @@ def token_topic(topology: str, uuid: str, topic: str | None) -> str:
 
 
 TIMEOUT_SECONDS = 20.0
-"""How long the cluster may take for an answer."""
+"""The timeout for an answer of the cluster."""
 FIRST_REACH = 64
-"""Offsets from the end of the topic that are read first; there are more of them only where it wasn't compacted yet."""
+"""The number of offsets at the end of the topic to read first; more are needed only before a compaction."""
 _CONFIG = {
     "cleanup.policy": "compact",
     "segment.bytes": str(1 << 20),
@@ -89,13 +89,13 @@ _READING = {
 
 @define(eq=False)
 class TokenTopic:
-    """One topic of one partition, which one sink alone writes to.
+    """A topic of one partition, to which only one sink writes.
 
-    It is for one look: librdkafka's client that looks offsets up never hears that a broker was restarted.
+    Use an object for one look only: librdkafka's client for offsets does not notice that a broker was restarted.
 
     Attributes:
-        options: librdkafka's, ``bootstrap.servers`` among them.
-        name: the topic's.
+        options: librdkafka's options, including ``bootstrap.servers``.
+        name: the topic's name.
     """
 
     options: Mapping[str, Any] = field(repr=False)
@@ -104,16 +104,16 @@ class TokenTopic:
 
     @property
     def client(self) -> AdminClient:
-        """The client that asks."""
+        """The client for queries."""
         if self._admin is None:
             self._admin = AdminClient(dict(self.options), logger=client_log)
         return self._admin
 
     def ensure(self) -> None:
-        """Have it made where it isn't there.
+        """Make the topic if it does not exist.
 
         Raises:
-            SinkError: it would lose the token in time.
+            SinkError: the topic would lose the token in time.
         """
         try:
             there = self._is_there()
@@ -131,15 +131,15 @@ class TokenTopic:
         told = self.client.describe_configs([asked], request_timeout=TIMEOUT_SECONDS)[asked].result()
         if (policy := told["cleanup.policy"].value) != "compact":
             raise SinkError(
-                f"topic {self.name!r} has cleanup.policy={policy}, by which Kafka will remove the token in it; set "
-                f"cleanup.policy=compact"
+                f"topic {self.name!r} has cleanup.policy={policy}, by which Kafka will remove the token in it; to fix "
+                f"this: set cleanup.policy=compact"
             )
 
     def await_settled(self) -> None:
-        """Wait until no transaction holds back anything of the topic: its markers come after it was acknowledged.
+        """Wait until no transaction holds back records of the topic: its markers follow after its acknowledgement.
 
         Raises:
-            StoreBusyException: one still does.
+            StoreBusyException: a transaction still holds records back.
         """
         self._await(
             lambda: self._offset(stable=True) == self._offset(stable=False),
@@ -148,10 +148,10 @@ class TokenTopic:
         )
 
     def read(self) -> bytes | None:
-        """Return the value of the last record that is committed; None: there is none.
+        """Return the value of the last committed record; None: the topic has no record.
 
         Raises:
-            StoreBusyException: the cluster doesn't give it.
+            StoreBusyException: the cluster doesn't return it.
         """
         begin, end, reach = self._offset(OffsetSpec.earliest()), self._offset(), FIRST_REACH  # type: ignore[no-untyped-call]
         if begin >= end:
@@ -180,7 +180,7 @@ class TokenTopic:
                 found = message.value()
             if (message.offset() or 0) + (not is_end) >= end:
                 return found
-        raise StoreBusyException(f"the cluster doesn't give topic {self.name!r} from {start} to {end}")
+        raise StoreBusyException(f"the cluster doesn't return topic {self.name!r} from {start} to {end}")
 
     def _is_there(self) -> bool:
         asked = kafka.TopicCollection([self.name])

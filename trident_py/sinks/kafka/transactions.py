@@ -1,12 +1,12 @@
-"""The protocol of `KafkaSink`: the rows of a transaction and the token, in one transaction of one producer of Kafka's.
+"""The protocol of `KafkaSink`: rows and token of a transaction, in one transaction of one Kafka producer.
 
-Kafka fences producers in the order in which they call ``init_transactions``, which is not that of leaderships: a leader
-that is no longer one may call it last. So the token says who leads. Whoever makes a producer looks at it, before and
-after, and ends where a newer leader has been there; a leader that finds itself fenced, and no newer one, makes another
-producer and goes on.
+Kafka fences producers in the order in which they call ``init_transactions``. This is not the order of leaderships: a
+former leader may call it last. So the token names the leader. A leader reads the token before and after it makes a
+producer, and ends if a newer leader has written it. If a leader is fenced, and there is no newer leader, it makes
+another producer and continues.
 
-The outcome of a commit may be unknown. Then, as after everything that fails, the producer is given up: the
-``init_transactions`` of the next one settles what was open, and the token tells what was committed.
+The outcome of a commit may be unknown. Then, as after every failure, the producer is closed. The ``init_transactions``
+of the next one ends open transactions, and the token names the last commit.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from trident_py.sinks.kafka.token_topic import KEY, KafkaToken, TokenTopic, toke
 from trident_py.sinks.kafka.verdicts import Call, shown_error, worst_of
 
 TRIES = 10
-"""Producers that a commit makes, where each is fenced by another leader's, until it is given up for now."""
+"""The maximum number of producers that a commit makes, if each is fenced by another leader's; then it fails for now."""
 INIT_SECONDS = 60.0
 COMMIT_SECONDS = 60.0
-"""How long a producer may take to begin, and a commit to be answered."""
+"""The timeouts for making a producer, and for a commit."""
 FULL_SECONDS = 0.01
-"""Between two tries to send where as much is under way as there may be."""
+"""The pause between two tries to send a record while the queue is full."""
 _ONE_CALL_SECONDS = 10.0
 _ABORT_SECONDS = 5.0
 _DEFAULTS = {
@@ -59,17 +59,17 @@ _PERHAPS_STALE = {
     _E._UNKNOWN_TOPIC,  # noqa: SLF001
     _E.UNKNOWN_TOPIC_OR_PART,
 }
-"""What a producer says of a topic that it knows from before; another one asks anew."""
+"""Errors about a topic that a producer may know from before; a new producer queries it again."""
 _VAGUE = {
     _E._INVALID_DIFFERENT_RECORD,  # noqa: SLF001
     _E._PURGE_INFLIGHT,  # noqa: SLF001
     _E._PURGE_QUEUE,  # noqa: SLF001
 }
-"""What records are told that were refused because of another one."""
+"""Errors of records that were refused because of another record."""
 
 
 class BatchRefusedError(Exception):
-    """Kafka doesn't take the records of this batch."""
+    """Kafka refuses the records of this batch."""
 
     def __init__(self, why: kafka.KafkaError) -> None:
         super().__init__(shown_error(why))
@@ -81,9 +81,9 @@ class Leading:
     """A leadership of this sink.
 
     Attributes:
-        who: for messages.
+        who: its name in messages.
         id: the transactional id.
-        topic: where the token is.
+        topic: the topic of the token.
     """
 
     who: str
@@ -93,11 +93,11 @@ class Leading:
 
 @define(eq=False)
 class KafkaTransactions:
-    """What a topology commits to Kafka.
+    """Commits a topology's transactions to Kafka.
 
     Attributes:
-        options: librdkafka's, ``bootstrap.servers`` among them.
-        topic: of rows that name none.
+        options: librdkafka's options, including ``bootstrap.servers``.
+        topic: the topic of rows that name none.
     """
 
     options: Mapping[str, Any] = field(repr=False)
@@ -111,11 +111,11 @@ class KafkaTransactions:
     _refused: Record | None = field(default=None, init=False)  # that the error is about, where it says so
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Fence older leaders; returns the token of the last commit.
+        """Fence older leaders; return the token of the last commit.
 
         Raises:
             SinkError: the cluster refuses.
-            FencedError: a newer leader has been here.
+            FencedError: a newer leader has taken over.
             StoreBusyException: the cluster doesn't answer.
         """
         self._give_up()
@@ -130,13 +130,13 @@ class KafkaTransactions:
         return self._token.commit
 
     def commit(self, tx: SinkTransaction, staged: StagedRows) -> None:
-        """Send the rows and the token, in one transaction; or leave one that is there.
+        """Send the rows and the token in one transaction, unless it is committed already.
 
         Raises:
-            SinkError: Kafka will never take any rows, or the token isn't what it was.
-            FencedError: a newer leader has been here.
-            FailedException: Kafka doesn't take these rows, and nothing of them is committed.
-            StoreBusyException: the cluster doesn't answer; nobody knows yet whether the transaction is committed.
+            SinkError: Kafka will never accept any rows, or the token was changed.
+            FencedError: a newer leader has taken over.
+            FailedException: Kafka refuses these rows, and nothing of them is committed.
+            StoreBusyException: the cluster doesn't answer; whether the transaction is committed is still unknown.
         """
         leading = self._leading
         if leading is None:
@@ -155,20 +155,20 @@ class KafkaTransactions:
                 rows = (record for batch in staged.batches() for record in records(batch, self.topic))
                 record = _shown_record(named or suspect(refused.why.name(), rows))
                 raise FailedException(
-                    f"{leading.who}, attempt {tx.attempt}: Kafka doesn't take a record: {refused}{record}; nothing "
-                    f"of the batch is committed; to fix this: correct such rows, or leave them out, before the "
-                    f"KafkaSink, or change the topic's settings"
+                    f"{leading.who}, attempt {tx.attempt}: Kafka refuses a record: {refused}{record}; nothing of the "
+                    f"batch is committed; to fix this: correct such rows, or leave them out, before the KafkaSink, or "
+                    f"change the topic's settings"
                 ) from refused.__cause__
 
     def close(self) -> None:
-        """Let the producer go; a commit needs another `recover` then. It doesn't wait for a cluster that is away."""
+        """Close the producer without waiting for an unavailable cluster; the next commit needs a `recover` before."""
         self._leading = None
         self._give_up()
 
     # --- producers ----------------------------------------------------------------------------------------------------
 
     def _as_leader(self, leading: Leading, act: Callable[[kafka.Producer], None]) -> None:
-        """Act with a producer that nobody has fenced; where somebody has who doesn't lead, with another one."""
+        """Call ``act`` with a producer; if it was fenced, but not by a newer leader, call it with another one."""
         for _ in range(TRIES):
             call, self._undelivered, is_kept = Call.LEAD, None, self._producer is not None
             try:
@@ -188,24 +188,26 @@ class KafkaTransactions:
             except BaseException:
                 self._give_up()
                 raise
-        raise StoreBusyException(f"{leading.who}: {TRIES} producers of {leading.id!r} were fenced, and no newer leader")
+        raise StoreBusyException(
+            f"{leading.who}: {TRIES} producers of {leading.id!r} were fenced, but not by a newer leader"
+        )
 
     def _judge(self, leading: Leading, verdict: Verdict, cause: kafka.KafkaError, error: Exception) -> NoReturn:
-        """Raise what follows from an error of Kafka's."""
+        """Raise the error that follows from an error of Kafka's."""
         match verdict:
             case Verdict.NEVER:
                 raise SinkError(f"{leading.who}: Kafka refuses: {shown_error(cause)}") from error
             case Verdict.THIS_BATCH:
                 raise BatchRefusedError(cause) from error
         raise StoreBusyException(
-            f"{leading.who}: Kafka doesn't answer as it should, and will be asked again: {shown_error(cause)}"
+            f"{leading.who}: Kafka doesn't answer as expected, and the call is retried: {shown_error(cause)}"
         ) from error
 
     def _lead(self, leading: Leading) -> kafka.Producer:
-        """Make a producer, and have the token say that we lead."""
+        """Make a producer, and write this leader into the token."""
         tokens = TokenTopic(self.options, leading.topic)
         tokens.ensure()
-        self._refuse_newer(leading, tokens.read())  # who leads no more shall not fence the one that does
+        self._refuse_newer(leading, tokens.read())  # a former leader must not fence the current one
         own = {
             "transactional.id": leading.id,
             "delivery.report.only.error": True,
@@ -222,13 +224,14 @@ class KafkaTransactions:
         return producer
 
     def _look(self, leading: Leading, stored: bytes | None) -> KafkaToken | None:
-        """Return the token, if it lets us lead; nothing holds it back any more."""
+        """Return the token if it allows this leadership; no transaction holds it back any more."""
         ours = self._token
         found = self._refuse_newer(leading, stored)
         if self._has_led and (found is None or (*found.leadership, found.txid) < (*ours.leadership, ours.txid)):
             raise SinkError(
-                f"{leading.who}: topic {leading.topic!r} knew of transaction {ours.txid}, and knows of "
-                f"{found.txid if found else 'none'} now: it was cut, or made anew; restore it, or reset the topology"
+                f"{leading.who}: topic {leading.topic!r} had transaction {ours.txid}, and has "
+                f"{(found.txid if found else 'none')} now: it was cut, or made again; to fix this: restore it, or "
+                f"`trident reset` the topology"
             )
         return found
 
@@ -237,12 +240,13 @@ class KafkaTransactions:
         found = None if stored is None else KafkaToken.parse(stored)
         if found and found.leadership > ours.leadership:
             raise FencedError(
-                f"{leading.who}: a leader of epoch {found.fence} has been at topic {name!r}; end this one"
+                f"{leading.who}: a leader of epoch {found.fence} has taken over topic {name!r}; to fix this: end this "
+                f"leader"
             )
         if found and found.leadership == ours.leadership and found.sink != ours.sink:
             raise SinkError(
                 f"{leading.who}: another sink of this topology writes to topic {self.topic!r}, and has its token in "
-                f"{name!r}; merge the streams, or give each a topic of its own"
+                f"{name!r}; to fix this: merge the streams, or give each sink its own topic"
             )
         return found
 
@@ -265,15 +269,15 @@ class KafkaTransactions:
         self._token = token
 
     def _failed(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
-        """Keep why a record wasn't delivered, of which the commit says the number only."""
+        """Keep the reason why a record wasn't delivered; the commit reports only the number of such records."""
         if error is not None and (self._undelivered is None or self._undelivered.code() in _VAGUE):
             self._undelivered = error
 
     def _give_up(self) -> None:
-        """Let the producer go, and readers not wait for what it has sent."""
+        """Close the producer, and abort its transaction, so that readers don't wait for its records."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            with suppress(kafka.KafkaException):  # it is fenced, and nobody has asked it since
+            with suppress(kafka.KafkaException):  # it is fenced, and was not used since
                 producer.poll(0)  # it logs then
             with suppress(kafka.KafkaException):
                 producer.abort_transaction(_ABORT_SECONDS)
@@ -292,7 +296,7 @@ def _send(producer: kafka.Producer, record: Record) -> None:
 
 
 def _commit(producer: kafka.Producer) -> None:
-    """Commit; where that may have been done, or not, ask again."""
+    """Commit; if it is unknown whether that was done, repeat the call."""
     deadline = time.monotonic() + COMMIT_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What each error code of Kafka's means, by the call that it answers: a table of all that the client knows."""
+"""The meaning of Kafka's error codes, by the failed call: a table of all codes that the client knows."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from trident_py.interfaces.verdict import Verdict, unknown_errors
 
 
 class Call(Enum):
-    """What was asked."""
+    """The failed call."""
 
     LEAD = "lead"
-    """To begin a producer, and to make, look at and read the topic of its token."""
+    """Making a producer, and making, checking and reading the topic of its token."""
 
     SEND = "send"
-    """To take the records of a batch, and to commit them."""
+    """Sending the records of a batch, and committing them."""
 
     READ = "read"
-    """To tell of topics and offsets, and to give records."""
+    """Reading topics and offsets, and reading records."""
 
 
 _NEVER = """
@@ -96,13 +96,13 @@ def _table() -> dict[str, Mapping[Call, Verdict]]:
 
 
 BY_NAME = _table()
-"""Of each code, what it means as the answer to each call."""
+"""The verdict of each code, by call."""
 
 _BY_CODE = {getattr(KafkaError, name): name for name in BY_NAME if hasattr(KafkaError, name)}
 
 
 def verdict_of(call: Call, error: KafkaError) -> Verdict:
-    """Return what follows from an error; of one that the table lacks, that it comes again."""
+    """Return the verdict of an error; an error that the table lacks is retried."""
     name = _BY_CODE.get(error.code())
     if name is None:
         unknown_errors.came(("kafka", error.code()), shown_error(error))
@@ -111,12 +111,12 @@ def verdict_of(call: Call, error: KafkaError) -> Verdict:
 
 
 def worst_of(call: Call, errors: Sequence[KafkaError]) -> tuple[Verdict, KafkaError]:
-    """Return what follows from the errors of one call, and the one that decides it: the first that doesn't pass."""
+    """Return the verdict of the errors of one call, and the error that decides it: the first that is not temporary."""
     verdicts = [(verdict_of(call, error), error) for error in errors]
     lasting = [each for each in verdicts if each[0] is not Verdict.COMES_AGAIN]
     return next((each for each in lasting if each[0] is Verdict.NEVER), (lasting or verdicts)[0])
 
 
 def shown_error(error: KafkaError) -> str:
-    """Return an error in Kafka's own words, with its code."""
+    """Return an error in Kafka's words, with its code."""
     return f"{error.str()} ({error.name()})"

@@ -1,4 +1,4 @@
-"""The table that a `SQLSink` fills, and the statements over it."""
+"""The table that a `SQLSink` fills, and its SQL."""
 # ruff: noqa: S608 - every name in a statement was checked, or is quoted; values are always bound
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from trident_py.states.sql.table import AnyTable, Staging, declarations
 
 @frozen
 class RowsTable(AnyTable):
-    """A table of rows, each with the text of its key where rows of the same key replace each other.
+    """A table of rows, each with the text of its key if rows of the same key replace each other.
 
     Attributes:
-        keys: the positions of the fields that are the key; none: rows are only added.
+        keys: the positions of the key fields; empty: rows are only added.
     """
 
     dialect: Dialect
@@ -29,7 +29,7 @@ class RowsTable(AnyTable):
     keys: tuple[int, ...]
     schema: str = ""
     columns: str = field(init=False)
-    """The declared fields, to be compared with those of the table that is there."""
+    """The declared fields, to be compared with the fields of the existing table."""
 
     @columns.default
     def _declared(self) -> str:
@@ -41,8 +41,8 @@ class RowsTable(AnyTable):
         """Return the table for rows of these fields.
 
         Raises:
-            TopologyError: a field of the key is not there.
-            StateError: a type or a name has no place in it.
+            TopologyError: a key field does not exist.
+            StateError: a column can't have one of the types or names.
         """
         columns = tuple(
             as_key(dialect.column_of(spec)) if spec.name in keys else dialect.column_of(spec) for spec in fields.fields
@@ -65,13 +65,13 @@ class RowsTable(AnyTable):
 
     @property
     def create(self) -> str:
-        """CREATE TABLE, where there is none."""
+        """CREATE TABLE IF NOT EXISTS."""
         of = self.dialect
         key = f", {of.quoted('_key')} {of.key} NOT NULL PRIMARY KEY" if self.keys else ""
         return f"CREATE TABLE IF NOT EXISTS {self.there} ({declarations(of, self._fields)}{key}) {of.engine}"
 
     def fitted(self, found: FoundTable) -> RowsTable:
-        """Return this table with the types of the columns that are there, and what these hold.
+        """Return this table with the types and limits of the existing columns.
 
         Raises:
             StateError: a column is gone, or would round, cut or replace the values of its field.
@@ -104,16 +104,16 @@ class RowsTable(AnyTable):
 
     @property
     def has_rows(self) -> str:
-        """Find a row."""
+        """SQL that finds a row."""
         return f"SELECT 1 FROM {self.there} LIMIT 1"
 
     def insert(self, rows: int = 1) -> str:
-        """Add or replace some rows; bound are, of each, the fields, and the key's text where there are keys."""
+        """Return SQL that adds or replaces rows; bound are the fields of each row, and with keys its key's text."""
         marks = f"({self.dialect.marks(len(self._fields) + bool(self.keys))})"
         return f"INSERT INTO {self.there} ({self._names}) VALUES {', '.join([marks] * rows)}{self._conflict}"
 
     def insert_staged(self, staging: Staging) -> str:
-        """Add or replace what was staged; bound are tasks."""
+        """Return SQL that adds or replaces the staged rows; bound are tasks."""
         of = self.dialect
         return (
             f"INSERT INTO {self.there} ({self._names}) SELECT {self._names} FROM {staging.there} AS "
@@ -121,7 +121,7 @@ class RowsTable(AnyTable):
         )
 
     def find_double(self, staging: Staging) -> str:
-        """Return the statement that finds a key which several of the staged rows have; bound are tasks."""
+        """Return SQL that finds a key of several staged rows; bound are tasks."""
         of, key = self.dialect, self.dialect.quoted("_key")
         return (
             f"SELECT {key} FROM {staging.there} WHERE {of.quoted('_task')} {of.among} "

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 class SQLSink(RowsSink["Prepared"], TableSink):
     """Writes each transaction into a table: all of its rows appear at once, with the commit token.
 
-    The table is made where there is none. With ``mode="append"`` it may be one of yours that has columns of these
-    names; with ``mode="upsert"`` rows of the same key replace each other, and ``_key`` is the primary key, a text that
-    tells all keys apart, NULLs included. Two rows of one key in a batch are an error. Spark's tasks stage the rows of
-    large batches in PostgreSQL and MySQL; those of small ones, and all for SQLite, come to the driver.
+    The table is made if it does not exist. With ``mode="append"`` it may be an existing table with columns of these
+    names. With ``mode="upsert"`` rows of the same key replace each other. Then ``_key`` is the primary key, a text that
+    differs for all keys, including NULLs. Two rows of one key in a batch are an error. In PostgreSQL and MySQL, Spark's
+    tasks stage the rows of large batches. Rows of small batches, and all rows for SQLite, are sent to the driver.
     `docs/how-to/databases.md` says more.
 
-    The stream must give the same rows again when a transaction is replayed, so no spout of it may be opaque; but
-    ``mode="upsert"`` takes what a SQL state gives behind one, by the state's own keys, straight behind its new values.
+    The stream must return the same rows when a transaction is replayed, so no spout of it may be opaque. There is one
+    exception: ``mode="upsert"`` accepts the new values of a SQL state, directly after it and by the state's own keys.
 
     Args:
         url: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``postgresql://user:password@host:5432/database`` or
@@ -44,9 +44,9 @@ class SQLSink(RowsSink["Prepared"], TableSink):
         keys: for ``upsert``, the fields of the key.
 
     Raises:
-        TopologyError: an argument that cannot work.
+        TopologyError: an argument can't work.
         ConfigError: the database's library is not installed.
-        StateError: ``table`` cannot be a table's name, or ``url`` is none.
+        StateError: ``table`` cannot be a table's name, or ``url`` is not such a URL.
     """
 
     needs_exact_replays = True
@@ -69,7 +69,7 @@ class SQLSink(RowsSink["Prepared"], TableSink):
         return f"SQLSink({self.database.shown!r}, {self._table!r}, mode={self._mode!r})"
 
     def identity(self) -> Mapping[str, Json]:
-        """Return the table, and how rows get into it."""
+        """Return the table, and the way in which rows are written to it."""
         return {"table": self._table, "mode": self._mode, "keys": ", ".join(self.replaces_by)}
 
     def details(self) -> Mapping[str, Json]:
@@ -77,14 +77,14 @@ class SQLSink(RowsSink["Prepared"], TableSink):
         return {"database": self.database.shown}
 
     def check_fields(self, fields: StructType) -> None:
-        """See whether rows of these fields have a place in the database."""
+        """Check that the database can store rows of these fields."""
         try:
             self._declared = self._table_for(fields)
         except StateError as error:
             raise TopologyError(str(error)) from error
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Refuse older leaders from now on, and drop what they have staged."""
+        """Refuse older leaders from now on, and drop their staging tables."""
         from trident_py.sinks.sql.rows_table import RowsTable
 
         with _as_sink(topology.name):
@@ -102,27 +102,27 @@ class SQLSink(RowsSink["Prepared"], TableSink):
         return token
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame) -> Prepared:
-        """Stage the rows where readers don't look."""
+        """Stage the rows in a place that readers don't read."""
         with _as_sink():
             return self._writer.prepare(tx, frame, self._table_for(frame.schema))
 
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> Prepared:
-        """Keep them in memory."""
+        """Keep the rows in memory."""
         from trident_py.sinks.sql.writer import Prepared
 
         return Prepared(rows, staged=False)
 
     def receipt_rows(self, receipt: Prepared) -> int:
-        """Count the rows, or what tasks say that they have staged."""
+        """Return the number of rows, or of the rows that tasks report as staged."""
         return reported_rows(receipt.rows) if receipt.staged else receipt.rows.num_rows
 
     def commit(self, tx: SinkTransaction, receipt: Prepared) -> None:
-        """Add the rows and the token in one transaction; rows that are there already stay."""
+        """Add the rows and the token in one transaction; skip rows that are committed already."""
         with _as_sink():
             self._writer.commit(tx, receipt)
 
     def abort(self, tx: SinkTransaction, receipt: Prepared | None) -> None:
-        """Drop what was staged."""
+        """Drop the staging table."""
         if self._open is not None and (receipt is None or receipt.staged):
             self._open.discard(tx)
 
@@ -134,7 +134,7 @@ class SQLSink(RowsSink["Prepared"], TableSink):
 
     @property
     def table(self) -> RowsWriter | None:  # type: ignore[override]
-        """What writes its table, once it was recovered."""
+        """The writer of the table, after `recover`; None before."""
         return self._open
 
     @property
@@ -156,7 +156,7 @@ class SQLSink(RowsSink["Prepared"], TableSink):
 
 @contextmanager
 def _as_sink(topology: str | None = None) -> Iterator[None]:
-    """Have what is said of a state said of a sink."""
+    """Convert the errors of a state into those of a sink."""
     try:
         yield
     except StateError as error:

@@ -1,4 +1,4 @@
-"""What a `SQLSink` does to its database: rows and token in one transaction, under the fence of the table."""
+"""The writer of a `SQLSink`: it writes rows and token in one transaction, under the fence of the table."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 
 @frozen
 class Prepared:
-    """The receipt: what tasks reported of the rows that they staged, or the rows themselves.
+    """The receipt: the reports of tasks about the rows that they staged, or the rows themselves.
 
     Attributes:
-        staged: whether it is reports.
-        storages: the types of the columns that they were staged in.
+        staged: whether ``rows`` contains reports.
+        storages: the types of the columns in the staging table.
     """
 
     rows: pa.Table
@@ -47,14 +47,14 @@ class Prepared:
 
 
 class RowsWriter(FencedTable):
-    """The writer of one table; ``table`` is None until somebody has told the fields."""
+    """The writer of one table."""
 
     def __init__(self, database: Database, name: str, *, by_key: bool) -> None:
         super().__init__(database, name)
         self._by_key = by_key
         self._making = threading.Lock()
         self._made: RowsTable | None = None
-        self._found: FoundTable | None = None  # what `_made` was fitted to
+        self._found: FoundTable | None = None  # the table for which `_made` was fitted
         self._leftovers = Leftovers()
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
@@ -67,7 +67,7 @@ class RowsWriter(FencedTable):
         if found is None and exists and self._by_key:
             raise SinkError(
                 f"topology {fence.topology.name!r}: {self._name} exists and was not made by a topology, so it doesn't "
-                f"know rows by their keys; take another table for mode='upsert'",
+                f"identify rows by their keys; to fix this: use another table for mode='upsert'",
                 topology=fence.topology.name,
             )
         is_newer = found is not None and found.fence.topology.incarnation < fence.topology.incarnation
@@ -75,7 +75,7 @@ class RowsWriter(FencedTable):
         if exists and is_newer and connection.execute(table.has_rows).fetchone():
             raise SinkError(
                 f"topology {fence.topology.name!r}: {self._name} has rows from before the topology was reset, and "
-                f"would get them again; rename the table, or empty it",
+                f"would get them again; to fix this: rename the table, or empty it",
                 topology=fence.topology.name,
             )
         header, _ = claim.claimed(found, exists=exists and found is not None, state=self._name)
@@ -84,7 +84,7 @@ class RowsWriter(FencedTable):
         return header
 
     def table(self, wanted: RowsTable) -> RowsTable:
-        """Return the table, made where there is none.
+        """Return the table, which is made if it does not exist.
 
         Raises:
             SinkError: it was made for other fields.
@@ -104,7 +104,8 @@ class RowsWriter(FencedTable):
                 header = self._header(connection, lock, where)
                 if header.columns not in ("", table.columns):
                     raise SinkError(
-                        f"{where} has the fields {header.columns}, declared are {table.columns}; take another table",
+                        f"{where} has the fields {header.columns}, declared are {table.columns}; to fix this: use "
+                        f"another table",
                         topology=self._topology,
                     )
                 connection.execute(self._headers.write, [table.name, *evolve(header, columns=table.columns).row])
@@ -126,11 +127,11 @@ class RowsWriter(FencedTable):
             raise SinkError(f"{where}: {error}", topology=self._topology) from error
 
     def _as_it_is(self, connection: Connection, tx: SinkTransaction, table: RowsTable, prepared: Prepared) -> RowsTable:
-        """Return the table as it is now; its columns stay so until the transaction ends.
+        """Return the current table; its columns stay unchanged until the transaction ends.
 
         Raises:
             SinkError: it was changed, and the fields don't fit any more.
-            StoreBusyException: it was changed, and what was staged is of the types of before.
+            StoreBusyException: it was changed, and the staged rows have the types of before.
         """
         found = self._find(connection, table)
         if found != self._found and self._found is not None:
@@ -139,13 +140,13 @@ class RowsWriter(FencedTable):
             table = self._fitted(table, found, where)
             with self._making:
                 self._made, self._found = table, found
-            log.warning("%s; its rows go on into the columns that are there now", where)
+            log.warning("%s; its rows are written to the columns that are there now", where)
         if prepared.staged and prepared.storages != table.storages:
             raise StoreBusyException(f"{self._where(tx)} was changed after rows were staged; they are staged again")
         return table
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, table: RowsTable) -> Prepared:
-        """Have tasks stage the rows, or take them to the driver where the database takes nothing from tasks."""
+        """Stage the rows by tasks, or collect them to the driver if the database has no staging."""
         table = self.table(table)
         if not table.dialect.stages:
             return Prepared(rows_of_frame(frame), staged=False)
@@ -162,7 +163,7 @@ class RowsWriter(FencedTable):
         return StagingTask(self._database, staging, self._where(tx), table.keys, SinkError)
 
     def commit(self, tx: SinkTransaction, prepared: Prepared) -> None:
-        """Add the rows, once."""
+        """Add the rows, unless they are committed already."""
         self._check_recovered()
         table = self._made
         if table is None:
@@ -212,7 +213,9 @@ class RowsWriter(FencedTable):
         with self._database.explained(self._where(tx), staged=True):
             found = staging.counted(connection, list(reported))
         if found != reported:
-            raise StoreBusyException(f"{self._where(tx)}: what is staged is not what was reported; it is staged again")
+            raise StoreBusyException(
+                f"{self._where(tx)}: the staged rows differ from the reported ones; they are staged again"
+            )
         if table.keys:
             double = connection.execute(table.find_double(staging), [tasks]).fetchone()
             self._refuse_double(tx, double[0] if double else None)
@@ -221,26 +224,26 @@ class RowsWriter(FencedTable):
     def _refuse_double(self, tx: SinkTransaction, key: Any) -> None:
         if key is not None:
             raise SinkError(
-                f"{self._where(tx)}: several rows of the batch have the key {key}, and which of them is the last one "
-                f"nobody can tell; aggregate them first, as by Last(...)",
+                f"{self._where(tx)}: several rows of the batch have the key {key}, and the last one of them is "
+                f"unknown; to fix this: aggregate them first, as by Last(...)",
                 topology=self._topology,
                 attempt=tx.attempt,
             )
 
     def discard(self, tx: SinkTransaction) -> None:
-        """Drop what was staged."""
+        """Drop the staging table of an attempt."""
         if self._headers.dialect.stages and self._made is not None:
             staging = self._made.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
             self._leftovers.names.add(staging.name)
             self.clean()
 
     def clean(self) -> None:
-        """Drop what is staged and not needed; not in a transaction with other tables, which may be reading it."""
+        """Drop unneeded staging tables, except in a transaction with other tables, which may be reading them."""
         if self._made is not None and self.commit_link.around is None:
             self._leftovers.drop(self._database, self._others, self._made)
 
     def sweep(self, table: RowsTable, epoch: int) -> None:
-        """Drop what older leaders have staged."""
+        """Drop the staging tables of older leaders."""
         if self._headers.dialect.stages:
             placed = evolve(table, schema=self._headers.schema)
             with self._database.starting(f"topology {self._topology!r}: {self._name}"):

@@ -1,11 +1,11 @@
-"""The files of a transaction: Spark's tasks write them beside a table; no reader sees them before a commit names them.
+"""Staged files: Spark's tasks write them next to a table, and no reader sees them before a commit names them.
 
-::
+Their paths:
 
-    trident-<uuid>/                      of each topology that writes here
-        7/                               by the leader of epoch 7
-            0/                           of the transactions below 1000
-                5-0-….parquet            attempt 0 of transaction 5
+- ``trident-<uuid>/``: the files of one topology.
+- ``trident-<uuid>/7/``: those of the leader of epoch 7.
+- ``trident-<uuid>/7/0/``: those of the transactions below 1000.
+- ``trident-<uuid>/7/0/5-0-….parquet``: one of attempt 0 of transaction 5.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from trident_py.worker.failures import by_state
 ROW_GROUP_ROWS = 1 << 17
 ROW_GROUP_BYTES = 64 << 20
 LOOKED_AT_ROWS = 10_000
-"""To see whether the values of a column repeat."""
+"""The number of rows by which repetitions in a column are estimated."""
 
 _PER_FOLDER = 1000
 _REPORT = StructType(
@@ -54,13 +54,13 @@ _REPORT = StructType(
 
 @frozen(kw_only=True)
 class StagedFile:
-    """A file that was written, as a commit names it.
+    """A written file, as a commit names it.
 
     Attributes:
-        path: below the `TableStorage`.
+        path: relative to the `TableStorage`.
         size: in bytes.
         content: its rows.
-        about: what the format of the table wants to know besides.
+        about: more facts that the format of the table needs.
     """
 
     path: str
@@ -70,70 +70,70 @@ class StagedFile:
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> Self:
-        """Return the file that a row of `_REPORT` tells of, as its task gave it."""
+        """Return the file that a row of `_REPORT` describes."""
         content = Fingerprint(report["rows"], int(report["hash"]))
         return cls(path=report["path"], size=report["size"], content=content, about=json.loads(report["about"]))
 
 
 class TableStorage(ABC):
-    """Where files of a table are; it goes to Spark's tasks."""
+    """The place of a table's files; it is sent to Spark's tasks."""
 
     uri: str
 
     @abstractmethod
     def files(self) -> pfs.FileSystem:
-        """Return all that is there, by relative paths; it makes the folders of files that are written."""
+        """Return the file system at the place, with relative paths; it makes the folders of files that are written."""
 
 
 def folder(tx: SinkTransaction) -> str:
-    """Return where the files of an attempt are."""
+    """Return the folder of an attempt's files."""
     return f"{home(tx.key.uuid)}/{tx.epoch}/{tx.txid // _PER_FOLDER}"
 
 
 def stem(tx: SinkTransaction) -> str:
-    """Return what the names of the files of an attempt begin with."""
+    """Return the beginning of the names of an attempt's files."""
     return f"{tx.txid}-{tx.attempt.attempt_id}-"
 
 
 def prefix(tx: SinkTransaction) -> str:
-    """Return what the paths of the files of an attempt begin with."""
+    """Return the beginning of the paths of an attempt's files."""
     return f"{folder(tx)}/{stem(tx)}"
 
 
 def home(uuid: str) -> str:
-    """Return where the files of a topology are."""
+    """Return the folder of a topology's files."""
     return f"trident-{uuid}"
 
 
 def of_transaction(uuid: str, txid: int, paths: Collection[str]) -> list[str]:
-    """Return those of these paths that hold rows of a transaction."""
+    """Return the paths that hold rows of a transaction."""
     begin, name = f"{home(uuid)}/", f"{txid}-"
     return [path for path in paths if path.startswith(begin) and path.rpartition("/")[2].startswith(name)]
 
 
 def stage(storage: TableStorage, frame: DataFrame, task: WriteTask) -> list[StagedFile]:
-    """Have Spark's tasks write the rows of ``frame``.
+    """Write the rows of ``frame`` by Spark's tasks.
 
     Raises:
-        SinkError: what tasks have written isn't where this process looks.
+        SinkError: the tasks' files are not in the file system of this process.
     """
     reports = rows_of_frame(map_batches(frame, frame.columns, task, _REPORT, classify=by_state))
     staged = [StagedFile.of(each) for each in reports.to_pylist()]
     if gone := missing(storage, staged):
         raise SinkError(
             f"Spark's tasks have written {gone[0]!r} below {storage.uri!r}, and it is not there: its workers and this "
-            f"process see different file systems under this path; mount one that they share"
+            f"process see different file systems under this path; to fix this: mount one that they share"
         )
     return staged
 
 
 def content_of(staged: Collection[StagedFile]) -> Fingerprint:
-    """Add up the rows of some files."""
+    """Return the total of the rows of some files."""
     return sum((each.content for each in staged), NO_ROWS)
 
 
 def missing(storage: TableStorage, staged: Collection[StagedFile]) -> list[str]:
-    """Return the files that are not there."""
+    """Return the paths of files that do not exist."""
     found = storage.files().get_file_info([each.path for each in staged]) if staged else []
     return [info.path for info in found if info.type != pfs.FileType.File]
 
@@ -147,14 +147,14 @@ def discard(storage: TableStorage, paths: Collection[str]) -> None:
 
 
 def staged_by(storage: TableStorage, tx: SinkTransaction) -> list[str]:
-    """Return the files of an attempt, as far as its tasks have come."""
+    """Return the files that the tasks of an attempt have written so far."""
     return [path for path in _listed(storage.files(), folder(tx)) if path.rpartition("/")[2].startswith(stem(tx))]
 
 
 def sweep(storage: TableStorage, uuid: str, epoch: int, *, above: int) -> None:
-    """Remove what leaders below ``epoch`` have staged of transactions above one, of which nobody needs any file.
+    """Remove the staged files of leaders below ``epoch`` for transactions above ``above``, which no commit needs.
 
-    What else is not in the table may have been, and be needed by those who read an older version of it.
+    Other files that are not in the table may belong to older versions of it, which readers may need.
     """
     files = storage.files()
     for by_epoch in _listed(files, home(uuid)):
@@ -176,12 +176,12 @@ def _listed(files: pfs.FileSystem, directory: str) -> list[str]:
 
 @frozen(kw_only=True)
 class WriteTask(ABC):
-    """Writes the rows of a partition of Spark's; gives a row of `_REPORT` for each file.
+    """Writes the rows of one of Spark's partitions; yields a row of `_REPORT` for each file.
 
     Attributes:
-        storage: where.
-        prefix: what the paths of the files begin with.
-        schema: of the rows.
+        storage: the place of the files.
+        prefix: the beginning of the files' paths.
+        schema: the schema of the rows.
         required: fields that must not be null.
     """
 
@@ -192,18 +192,18 @@ class WriteTask(ABC):
 
     @abstractmethod
     def split(self, rows: pa.Table) -> Iterator[tuple[Hashable, pa.Table]]:
-        """Give the rows of each partition of the table's, with its values."""
+        """Yield the rows of each of the table's partitions, with its values."""
 
     @abstractmethod
     def in_file(self, rows: pa.Table) -> pa.Table:
-        """Return the rows as the files have them."""
+        """Return the rows in the form of the files."""
 
     @abstractmethod
     def about(self, partition: Any, metadata: pq.FileMetaData) -> Mapping[str, Json]:
-        """Return what a commit has to know of the file of these rows, whose footer this is."""
+        """Return the facts that a commit needs to know of a file of these rows, with this footer."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write them."""
+        """Write the rows, and yield a report for each file."""
         try:
             files = self.storage.files()
         except FileNotFoundError as error:
@@ -223,7 +223,7 @@ class WriteTask(ABC):
             yield report
 
     def check_rows(self, rows: pa.Table) -> None:
-        """See whether the table takes these rows as they are.
+        """Check that the table accepts these rows.
 
         Raises:
             SinkError: it doesn't.
@@ -265,11 +265,11 @@ class FileWriter:
     _footer: list[pq.FileMetaData] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Begin the file."""
+        """Open the file."""
         self._stream = self.files.open_output_stream(self.path)
 
     def write(self, rows: pa.Table, content: Fingerprint) -> None:
-        """Take rows, and what they are with the fields that are not in the file."""
+        """Add rows; ``content`` is their fingerprint, including the fields that are not in the file."""
         self.content += content
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
@@ -278,7 +278,7 @@ class FileWriter:
             self._write_group()
 
     def close(self) -> tuple[int, pq.FileMetaData]:
-        """End the file; returns its size and its footer."""
+        """End the file; return its size in bytes and its footer."""
         self._write_group()
         self._begun(self.schema.empty_table()).close()
         size = self._stream.tell()
@@ -292,7 +292,7 @@ class FileWriter:
             self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def _begun(self, rows: pa.Table) -> pq.ParquetWriter:
-        """Return what writes; begun with its first rows."""
+        """Return the writer, which is made with its first rows."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(
                 self._stream, self.schema, metadata_collector=self._footer, use_dictionary=repeating(rows)
@@ -301,10 +301,10 @@ class FileWriter:
 
 
 def repeating(rows: pa.Table) -> bool | list[str]:
-    """Return the columns that a file had better have as a dictionary: those whose values repeat.
+    """Return the columns that should have a dictionary in the file: columns with repeated values.
 
-    Of others it makes the file larger, and writing takes three times as long. Where a column is nested, whose leaves
-    have names of their own, all columns have one.
+    For other columns, a dictionary makes the file larger, and writing takes three times as long. If a column is nested,
+    all columns have a dictionary, because its leaves have other names.
     """
     if any(pa.types.is_nested(kind) for kind in rows.schema.types):
         return True
@@ -317,7 +317,7 @@ def repeating(rows: pa.Table) -> bool | list[str]:
 
 
 def split(rows: pa.Table, columns: Sequence[Values]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-    """Give the rows of each partition, by its values, one of each column."""
+    """Yield the rows of each partition, with its values, one of each column."""
     if not columns:
         if rows.num_rows:
             yield (), rows
@@ -339,8 +339,8 @@ class Values:
     """The values of a column by which rows are divided.
 
     Attributes:
-        values: each that there is.
-        codes: of each row, which of them it has.
+        values: the distinct values.
+        codes: for each row, the position of its value.
     """
 
     values: Sequence[Any]
@@ -348,7 +348,7 @@ class Values:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray, told: Callable[[Any], Any]) -> Self:
-        """Take those that ``told`` makes of the values of a column."""
+        """Return the values of ``told`` for a column."""
         encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
         encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
         values = [told(each) for each in encoded.dictionary.to_pylist()]

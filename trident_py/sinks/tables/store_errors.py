@@ -1,4 +1,4 @@
-"""What an error of the file system or object store of a table means: by its number, never by its text."""
+"""The meaning of errors of a table's file system or object store, by their number, never by their text."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FULL = {errno.EDQUOT, errno.ENOSPC}
 
 
 def raise_store_error(error: OSError, who: str, uri: str) -> NoReturn:
-    """Raise what follows from an error of the store of the table at ``uri``.
+    """Raise the error that follows from an error of the store of the table at ``uri``.
 
     Raises:
-        SinkError: no other try mends it.
-        StoreBusyException: another try may succeed.
+        SinkError: no retry can succeed.
+        StoreBusyException: a retry may succeed.
     """
     cause = _with_number(error, uri)
     if cause.errno in _FORBIDDEN:
@@ -36,17 +36,16 @@ def raise_store_error(error: OSError, who: str, uri: str) -> NoReturn:
         ) from error
     if cause.errno in _FULL:
         raise StoreBusyException(
-            f"{who}: no space is left for {uri!r}, and writing will be tried again: {cause}; to fix this: make room "
-            f"there"
+            f"{who}: no space is left for {uri!r}, and writing is retried: {cause}; to fix this: free some space there"
         ) from error
     if cause.errno is None:
         unknown_errors.came((type(cause).__name__, uri), f"{who}: {cause}")
-    raise StoreBusyException(f"{who}: {uri!r} can't be reached, and will be tried again: {cause}") from error
+    raise StoreBusyException(f"{who}: {uri!r} can't be reached, and the attempt is retried: {cause}") from error
 
 
 @contextmanager
 def store_errors(who: str, uri: str) -> Iterator[None]:
-    """Raise for the block what `raise_store_error` raises."""
+    """Convert errors of the block's store by `raise_store_error`."""
     try:
         yield
     except OSError as error:
@@ -54,7 +53,7 @@ def store_errors(who: str, uri: str) -> Iterator[None]:
 
 
 def _with_number(error: OSError, uri: str) -> OSError:
-    """Return an error that has a number, where the library tells none and the disk tells one when it is tried."""
+    """Return an error with a number; if the library gave none, try to write to the disk to get one."""
     path = uri.removeprefix("file://")
     if error.errno is not None or not os.path.isabs(path):
         return error

@@ -10,44 +10,44 @@ from trident_py.sinks.token import TableToken
 
 
 class Conflict(Exception):
-    """Somebody has committed meanwhile what this commit would have to know: look again."""
+    """Another program has committed a conflicting change since the last look: look again."""
 
 
 class SinkTable(ABC):
-    """The table, as it was when it was last looked at."""
+    """The table, as of the last look."""
 
     @property
     @abstractmethod
     def files(self) -> TableStorage:
-        """Where its files are."""
+        """The storage of its files."""
 
     @abstractmethod
     def look(self) -> None:
-        """See what was committed since."""
+        """Read the commits since the last look."""
 
     @abstractmethod
     def token(self, uuid: str) -> TableToken | None:
-        """Return what it knows of a topology; None: that one was never here.
+        """Return the token of a topology; None: it has no token here.
 
         Raises:
-            SinkError: what the token says is there was taken away.
+            SinkError: the commit of the token was removed from the table.
         """
 
     @property
     @abstractmethod
     def paths(self) -> list[str]:
-        """The files that it consists of and that are below `files`."""
+        """The files of the table that are below `files`."""
 
     @abstractmethod
     def rows_of(self, paths: Sequence[str]) -> int:
-        """Count the rows that these files of it have."""
+        """Return the number of rows in those of its files that are in ``paths``."""
 
     @abstractmethod
     def commit(self, uuid: str, token: TableToken, staged: Sequence[StagedFile], removed: Sequence[str] = ()) -> None:
-        """Add files, remove others, and write the token, in one step, if nobody has written a token since the look.
+        """Add files, remove others, and write the token, in one step, if no token was written since the last look.
 
         Raises:
-            Conflict: somebody has, or something else has changed that matters.
-            OSError: nobody answers; it may have been committed.
+            Conflict: a token was written, or another commit conflicts with this one.
+            OSError: the store doesn't answer; the commit may have been made.
             FileNotFoundError: a staged file is gone.
         """

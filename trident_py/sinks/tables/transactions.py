@@ -1,7 +1,7 @@
-"""The protocol of a sink that commits to a table of an open format: in order, each transaction once, beside others.
+"""The protocol of a sink for a table of an open format: in order, each transaction once, next to other writers.
 
-A commit is refused where a token was written since its table was looked at. That is the fence and the token, all in
-one: whoever commits looks what is committed and who leads, and commits by that very look, or not at all.
+A commit is refused if a token was written since the last look at its table. This is both the fence and the duplicate
+check. Each commit first reads the last commit and the leader, and succeeds only if both are still the same.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ A = TypeVar("A")
 T = TypeVar("T", bound=SinkTable)
 
 TRIES = 20
-"""Looks at a table that others write to, until a commit is given up for now."""
+"""The number of looks at a table with other writers, until a commit fails for now."""
 
 
 @frozen
 class Replacement:
-    """A change of a table that takes away the rows of a transaction, and no others.
+    """A change of a table that removes the rows of a transaction, and no others.
 
     Attributes:
-        removed: the paths of files that go.
-        added: files that come back in their place.
+        removed: the paths of files to remove.
+        added: files that are restored in their place.
     """
 
     removed: Sequence[str] = ()
@@ -70,8 +70,8 @@ class Leading:
 
     Attributes:
         uuid: the topology's.
-        who: for messages.
-        token: what the table has, once its fence is ours.
+        who: its name in messages.
+        token: the table's token, after this leader has raised the fence.
     """
 
     uuid: str
@@ -81,11 +81,11 @@ class Leading:
 
 @define(eq=False)
 class TableTransactions(ABC, Generic[T]):
-    """What a topology commits to a table.
+    """Commits a topology's transactions to a table.
 
     Attributes:
-        partition_by: what it is partitioned by.
-        fields: of the rows; None: nobody has told them yet.
+        partition_by: the partitions of the table.
+        fields: the fields of the rows; None: not known yet.
     """
 
     partition_by: tuple[str, ...]
@@ -98,53 +98,53 @@ class TableTransactions(ABC, Generic[T]):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The table's, for messages."""
+        """The table's name in messages."""
 
     @property
     def merges(self) -> bool:
-        """Whether rows are read again here and take the place of others, so no file that tasks write is the table's.
+        """Whether the driver reads the tasks' files and merges their rows, so no such file is added to the table.
 
-        Then a transaction that comes again with other rows is left as it is, unless these replace the first.
+        Then a replay with other rows changes nothing, unless its rows replace those of the first attempt.
         """
         return False
 
     @abstractmethod
     def opened(self) -> T | None:
-        """Return the table as it is now; None: there is none."""
+        """Return the table as it is now; None: it does not exist."""
 
     @abstractmethod
     def create(self, fields: StructType) -> None:
-        """Make an empty one.
+        """Make an empty table.
 
         Raises:
-            Conflict: it was made meanwhile.
+            Conflict: another program has made it meanwhile.
         """
 
     @abstractmethod
     def check(self, table: T) -> None:
-        """See whether the rows can be written into it; add fields that it lacks, where that is wanted.
+        """Check that the rows can be written into it; add fields that it lacks, if that is configured.
 
         Raises:
             SinkError: they can't.
-            Conflict: somebody has changed it meanwhile.
+            Conflict: another program has changed it meanwhile.
         """
 
     @abstractmethod
     def write(self, table: T, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
-        """Have Spark's tasks write rows."""
+        """Write the rows by Spark's tasks, and return the files."""
 
     def add(self, table: T, token: TableToken, staged: Sequence[StagedFile], removed: Sequence[str]) -> None:
-        """Commit the rows of a transaction, and remove the files with those that it had before."""
+        """Commit the rows of a transaction, and remove the files with its earlier rows."""
         table.commit(self._leading.uuid, token, staged, removed)
 
     # --- what a sink is asked for -------------------------------------------------------------------------------------
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Raise the fence; remove what older leaders have staged; returns the token of the last commit.
+        """Raise the fence; remove the staged files of older leaders; return the token of the last commit.
 
         Raises:
-            SinkError: the table can't be written to so.
-            FencedError: a newer leader has been here.
+            SinkError: the table can't be written to.
+            FencedError: a newer leader has taken over.
         """
         token = TableToken(incarnation=topology.incarnation, fence=epoch, sink=self._number)
         self._leading = Leading(topology.uuid, f"topology {topology.name!r}, epoch {epoch}", token)
@@ -159,21 +159,21 @@ class TableTransactions(ABC, Generic[T]):
         return last
 
     def stage(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
-        """Have the rows written as files beside the table."""
+        """Write the rows as files next to the table."""
         with self._lock:
-            if self._table is None:  # nobody has told the fields before the first rows
+            if self._table is None:  # the fields are known only from the first rows
                 self.fields = frame.schema
                 self._retried(self._lead)
         return self.write(self._led(), tx, frame)
 
     def commit(self, tx: SinkTransaction, staged: list[StagedFile]) -> None:
-        """Add the files to the table, in one commit with the token; or leave a transaction that is there.
+        """Add the files to the table, in one commit with the token, unless the transaction is committed already.
 
-        Where it is there with other rows, those are removed in the same commit.
+        If it is committed with other rows, those are removed in the same commit.
 
         Raises:
-            SinkError: the table isn't what it was, or the rows don't fit into what it has become.
-            FencedError: a newer leader has been here.
+            SinkError: the table was replaced or rolled back, or the rows don't fit it any more.
+            FencedError: a newer leader has taken over.
         """
         try:
             self._retried(lambda: self._commit(tx, staged))
@@ -185,11 +185,12 @@ class TableTransactions(ABC, Generic[T]):
             log.warning("%s: transaction %d was committed, though %r was raised", self._leading.who, tx.txid, error)
 
     def abort(self, tx: SinkTransaction, staged: list[StagedFile] | None) -> None:
-        """Remove what an attempt has staged, if anything.
+        """Remove the staged files of an attempt, if there are any.
 
-        Not where its transaction is committed: that may be with these very files, and only the answer was lost.
+        They are kept if the transaction is committed. It may be committed with these files, if only the answer was
+        lost.
         """
-        # a handle of its own: a look by that of a commit that is under way would hide from it who has come meanwhile
+        # a separate handle: a look by the handle of a running commit would hide a new leader from that commit
         table = self.opened() if self._table is not None else None
         if table is None:
             return
@@ -206,15 +207,15 @@ class TableTransactions(ABC, Generic[T]):
                 return commit()
             except Conflict as error:
                 found = error
-            except OSError as error:  # which is what a library raises where a store does not answer
+            except OSError as error:  # libraries raise it if a store does not answer
                 raise_store_error(error, self._leading.who, self.name)
         raise StoreBusyException(
-            f"{self._leading.who}: others commit to {self.name!r} all the time; {TRIES} commits of ours came "
-            f"too late, and will be tried again"
+            f"{self._leading.who}: other programs commit to {self.name!r} all the time; {TRIES} commits of this sink "
+            f"came too late, and are retried"
         ) from found
 
     def _lead(self) -> T | None:
-        """Have the fence in the table, which is made if the fields are known; returns it if there is one now."""
+        """Write the fence into the table, which is made if the fields are known; return the table if it exists now."""
         leading = self._leading
         table = self.opened()
         if table is None:
@@ -234,7 +235,7 @@ class TableTransactions(ABC, Generic[T]):
 
     def _led(self) -> T:
         if self._table is None:
-            raise SinkError(f"{self._leading.who}: {self.name!r} was never looked at; call recover() first")
+            raise SinkError(f"{self._leading.who}: {self.name!r} was never opened; to fix this: call recover() first")
         return self._table
 
     def _commit(self, tx: SinkTransaction, staged: list[StagedFile]) -> None:
@@ -257,7 +258,7 @@ class TableTransactions(ABC, Generic[T]):
         leading.token = token
 
     def _has(self, tx: SinkTransaction) -> bool:
-        """Tell whether the table, opened anew, has this attempt as its last commit."""
+        """Return whether the table, opened again, has this attempt as its last commit."""
         leading, table = self._leading, self.opened()
         found = table.token(leading.uuid) if table else None
         if table is None or found is None or found.fence != leading.token.fence or found.commit != tx.token:
@@ -266,10 +267,10 @@ class TableTransactions(ABC, Generic[T]):
         return True
 
     def replaced(self, table: T, found: TableToken, txid: int) -> Replacement:
-        """Return what takes away the rows of a transaction that is in the table and comes again with other rows.
+        """Return the change that removes the rows of a committed transaction, which is replayed with other rows.
 
         Raises:
-            SinkError: they aren't where it has put them.
+            SinkError: the rows are not in the files of its commit any more.
         """
         paths = of_transaction(self._leading.uuid, txid, table.paths)
         if (rows := table.rows_of(paths)) != found.content.rows:
@@ -277,18 +278,19 @@ class TableTransactions(ABC, Generic[T]):
         return Replacement(paths)
 
     def moved_rows(self, txid: int, wanted: int, rows: int) -> str:
-        """Say that rows can't be replaced, as somebody has moved them."""
+        """Return the message that rows can't be replaced, because another program has moved them."""
         return (
             f"{self._leading.who}: transaction {txid} has other rows than when it was committed, and of the {wanted} "
-            f"rows then, {rows} are where it has put them in {self.name!r}: somebody has compacted or deleted them "
-            f"meanwhile, so they can't be replaced"
+            f"rows then, {rows} are still in its files in {self.name!r}: another program has compacted or deleted the "
+            f"others, so they can't be replaced"
         )
 
     def _ensure_staged(self, table: T, tx: SinkTransaction, staged: Collection[StagedFile]) -> None:
         if gone := missing(table.files, staged):
             raise FailedException(
                 f"{self._leading.who}, attempt {tx.attempt}: {gone[0]!r} was staged for {self.name!r} and is gone "
-                f"before its commit; did somebody clean up with hardly any retention (VACUUM, remove_orphan_files)?"
+                f"before its commit; perhaps a cleanup with too short a retention has removed it (VACUUM, "
+                f"remove_orphan_files)"
             )
 
     def _checked(self, found: TableToken | None) -> TableToken:
@@ -296,8 +298,9 @@ class TableTransactions(ABC, Generic[T]):
         last, known = found.txid if found else 0, leading.token.txid
         if found is None or found.fence < leading.token.fence or last < known:
             raise SinkError(
-                f"{leading.who}: {self.name!r} knew of transaction {known}, and knows of {last} now: it was "
-                f"replaced, or an older version of it restored; restore the newer one, or reset the topology"
+                f"{leading.who}: {self.name!r} had transaction {known}, and has {last} now: it was replaced, or an "
+                f"older version of it was restored; to fix this: restore the newer one, or `trident reset` the "
+                f"topology"
             )
         self._check_owner(found)
         return found
@@ -307,32 +310,35 @@ class TableTransactions(ABC, Generic[T]):
         if found.incarnation != leading.token.incarnation:
             raise SinkError(
                 f"{leading.who}: {self.name!r} has rows of this topology before it was reset, incarnation "
-                f"{found.incarnation}; give the sink another table"
+                f"{found.incarnation}; to fix this: give the sink another table"
             )
         if found.fence > leading.token.fence:
-            raise FencedError(f"{leading.who}: a leader of epoch {found.fence} has been at {self.name!r}; end this one")
+            raise FencedError(
+                f"{leading.who}: a leader of epoch {found.fence} has taken over {self.name!r}; to fix this: end this "
+                f"leader"
+            )
         if found.fence == leading.token.fence and found.sink != self._number:
             raise SinkError(
-                f"{leading.who}: another sink of this topology writes to {self.name!r}; merge the streams, or "
-                f"give each a table of its own"
+                f"{leading.who}: another sink of this topology writes to {self.name!r}; to fix this: merge the "
+                f"streams, or give each sink its own table"
             )
 
 
 class FormatSink(TransactionalSink["list[StagedFile]"]):
-    """A sink whose transactions are commits of a table of an open format."""
+    """A sink that commits each transaction to a table of an open format."""
 
     _transactions: TableTransactions[Any]
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Commit the epoch, after which no commit of an older leader succeeds; then remove what those have staged."""
+        """Commit the epoch, so that commits of older leaders fail; then remove their staged files."""
         return self._transactions.recover(topology, epoch)
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame) -> list[StagedFile]:
-        """Have Spark's tasks write the rows as files that the table doesn't know."""
+        """Write the rows by Spark's tasks, as files that are not in the table."""
         return self._transactions.stage(tx, frame)
 
     def receipt_rows(self, receipt: list[StagedFile]) -> int:
-        """Count the rows of the files."""
+        """Return the number of rows of the files."""
         return sum(file.content.rows for file in receipt)
 
     def commit(self, tx: SinkTransaction, receipt: list[StagedFile]) -> None:
@@ -345,10 +351,10 @@ class FormatSink(TransactionalSink["list[StagedFile]"]):
 
 
 def check_partitions(fields: Sequence[t.StructField], refused: tuple[type[t.DataType], ...]) -> None:
-    """See whether a table can be partitioned by these fields.
+    """Check that a table can be partitioned by these fields.
 
     Raises:
-        TopologyError: one is of a type that is refused.
+        TopologyError: the type of a field is refused.
     """
     for each in fields:
         if isinstance(each.dataType, refused):

@@ -1,4 +1,4 @@
-"""What the log of a Delta table says of its versions: which files each of them has added."""
+"""The log of a Delta table: the files that each version has added."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DataFile:
     """A file of rows that a version has added.
 
     Attributes:
-        path: below the table, or a URL.
+        path: relative to the table, or a URL.
         size: in bytes.
         partition: the values that all of its rows have, as text, by field.
     """
@@ -46,7 +46,7 @@ class DeltaLog:
     storage: Storage
 
     def exists(self) -> bool:
-        """Tell whether there is such a table."""
+        """Return whether the table exists."""
         return DeltaTable.is_deltatable(self.storage.uri, storage_options=dict(self.storage.options))
 
     def table(self, version: int | None = None) -> DeltaTable:
@@ -54,24 +54,24 @@ class DeltaLog:
         return DeltaTable(self.storage.uri, version=version, storage_options=dict(self.storage.options))
 
     def fields(self) -> StructType:
-        """Return its fields now.
+        """Return the current fields of the table.
 
         Raises:
-            SpoutError: they are not called so in its files.
+            SpoutError: its files use other names of columns.
         """
         table = self.table()
         if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
             raise SpoutError(
-                f"the Delta table {self.storage.uri!r} calls its columns otherwise in its files (column mapping), "
-                f"which this spout can't read; copy it to one that doesn't"
+                f"the Delta table {self.storage.uri!r} has other names of columns in its files (column mapping), "
+                f"which this spout can't read; to fix this: copy it to a table without column mapping"
             )
         return StructType.fromJson(json.loads(table.schema().to_json()))
 
     def snapshot(self, version: int) -> list[DataFile]:
-        """Return all files that make up a version, in the order of their paths.
+        """Return all files of a version, in the order of their paths.
 
         Raises:
-            SpoutError: rows of one of them are deleted.
+            SpoutError: a file has deleted rows.
         """
         table = self.table(version)
         if pa.table(table.deletion_vectors()).num_rows:
@@ -91,7 +91,7 @@ class DeltaLog:
         """Return the files with new rows that a version has added, in the order of its log.
 
         Raises:
-            SpoutError: it has removed rows, or the log doesn't have it any more.
+            SpoutError: the version has removed rows, or the log doesn't have it any more.
         """
         name = f"_delta_log/{version:020}.json"
         try:
@@ -100,8 +100,8 @@ class DeltaLog:
         except FileNotFoundError as error:
             raise SpoutError(
                 f"the log of the Delta table {self.storage.uri!r} doesn't have version {version} any more: it was "
-                f"cleaned up (delta.logRetentionDuration) before it was read; start a new topology, whose first batch "
-                f"is all that the table has"
+                f"cleaned up (delta.logRetentionDuration) before it was read; to fix this: start a new topology, "
+                f"which first reads all rows of the table"
             ) from error
         changes = [(kind, action[kind]) for action in actions for kind in ("add", "remove") if kind in action]
         new = [(kind, file) for kind, file in changes if file.get("dataChange", True)]
@@ -113,24 +113,24 @@ class DeltaLog:
 
     def _unreadable(self, version: int, what: str) -> SpoutError:
         return SpoutError(
-            f"version {version} of the Delta table {self.storage.uri!r} {what}, and this spout gives rows that are "
-            f"added, no changes of others; let only append to the table that it reads, or begin behind that version "
+            f"version {version} of the Delta table {self.storage.uri!r} {what}, and this spout reads added rows only, "
+            f"no changes of others; to fix this: only append to the table that it reads, or begin after that version "
             f"with a new topology and start_version={version + 1}"
         )
 
 
 @frozen
 class FileReader:
-    """Gives the rows of a file, in the task that reads it."""
+    """Reads the rows of a file, in a task."""
 
     storage: Storage
     fields: StructType
 
     def __call__(self, file: DataFile) -> Iterator[pa.RecordBatch]:
-        """Return its rows, with null for fields that it lacks.
+        """Yield the rows of a file, with null for fields that it lacks.
 
         Raises:
-            SpoutError: it is there no more.
+            SpoutError: the file is gone, or a value doesn't have the field's type.
             FailedException: it can't be reached.
         """
         try:
@@ -141,7 +141,7 @@ class FileReader:
                 raise FailedException(f"the Delta table {self.storage.uri!r} is not there just now: {error}") from error
             raise SpoutError(
                 f"{file.path!r} of the Delta table {self.storage.uri!r} is gone, before it was read: a vacuum has "
-                f"removed it; to fix this: bring it back, or read on by a new topology, with start_version="
+                f"removed it; to fix this: restore it, or continue with a new topology and start_version="
             ) from error
         except OSError as error:
             raise FailedException(f"{file.path!r} of {self.storage.uri!r} can't be read just now: {error}") from error
@@ -174,7 +174,7 @@ class FileReader:
 
 
 def _value(text: str, kind: pa.DataType) -> Any:
-    """Say what a partition's text says, as the type of its field."""
+    """Return the value of a partition's text, in the type of its field."""
     if pa.types.is_boolean(kind):
         return text == "true"
     if pa.types.is_integer(kind):
@@ -194,7 +194,7 @@ def _value(text: str, kind: pa.DataType) -> Any:
 
 
 def _binary(text: str) -> bytes:
-    """Return the bytes of a partition: delta-rs writes each of them as six characters, others write UTF-8."""
+    """Return the bytes of a partition: delta-rs writes each byte as six characters, other writers use UTF-8."""
     if _ESCAPED.fullmatch(text):
         return bytes(int(digits, 16) for digits in text.split("\\u")[1:])
     return text.encode()

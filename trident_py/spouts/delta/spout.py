@@ -1,4 +1,4 @@
-"""`DeltaSpout`: the rows that are added to a Delta table, a range of its versions a batch."""
+"""`DeltaSpout`: the rows that are added to a Delta table; each batch is a range of its versions."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from trident_py.spouts.delta.log import DataFile, DeltaLog
 
 BATCH_BYTES = 1 << 30
-"""A batch takes further versions as long as their files are not larger together."""
+"""The maximum size of a batch's files; a batch has one version at least."""
 
 DRIVER_BYTES = 256 << 10
-"""Files that are no larger together are read on the driver: they are no job of their own worth."""
+"""The maximum size of files that are read on the driver, because a Spark job would take longer."""
 
 
 class DeltaSpout(ITridentSpout[Range]):
-    """Gives the rows that are added to a Delta table, by the library ``deltalake``.
+    """Emits the rows that are added to a Delta table, by the library ``deltalake``.
 
-    A batch is a range of versions, each of which never changes, so it is exact. Compactions add no rows, and are passed
-    over; a version that removes rows or changes some ends the topology by name. Spark's tasks read the files. The
-    page `docs/how-to/delta.md` says more.
+    A batch is a range of versions. A version never changes, so a batch is exact. Compactions add no rows, and are
+    skipped. If a version removes or changes rows, the topology ends with an error that names it. Spark's tasks read the
+    files. The page `docs/how-to/delta.md` says more.
 
     Args:
-        uri: of the table, which has to be there: a path that all machines see, or a URL.
-        start_version: the first version whose rows are given. None: the first batch is all that the table has.
-        storage_options: of the store, as ``deltalake`` takes them. They go to Spark's tasks, and nowhere else.
+        uri: of the table, which must exist: a path that all machines see, or a URL.
+        start_version: the first version to emit rows of. None: the first batch has all rows of the table.
+        storage_options: options of the store for ``deltalake``. They are sent to Spark's tasks, and nowhere else.
 
     Raises:
-        TopologyError: there is no such table, or an argument that can't work.
+        TopologyError: there is no such table, or an argument can't work.
         ConfigError: ``deltalake`` is not installed.
     """
 
@@ -79,11 +79,11 @@ class DeltaSpout(ITridentSpout[Range]):
         return f"DeltaSpout({self._log.storage.uri!r})"
 
     def details(self) -> Mapping[str, Json]:
-        """Say where it reads; that another table is there is seen by its id."""
+        """Return the address of the table; the table's id detects another table there."""
         return {"table": self._log.storage.uri}
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DataFrameCoordinator:
-        """Look for new versions."""
+        """Return a coordinator that looks for new versions."""
         versions = Versions(tx_state_id, self._log)
         start: Json = None if self._start_version is None else versions.offset(self._start_version - 1)
         return DataFrameCoordinator(
@@ -91,20 +91,20 @@ class DeltaSpout(ITridentSpout[Range]):
         )
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DeltaEmitter:
-        """Have the files of a range read."""
+        """Return an emitter that reads the files of a range."""
         return DeltaEmitter(tx_state_id, self._log, schema_of(self.output_schema))
 
 
 @define
 class Versions:
-    """How far a table is; an offset is a version and the id of the table, which another one in its place hasn't."""
+    """The versions of a table. An offset is a version and the table's id, which a table in its place would not have."""
 
     tx_state_id: str
     log: DeltaLog
     _handle: DeltaHandle | None = None
 
     def latest(self) -> Json:
-        """Return the newest version; of another table, where the first one was replaced."""
+        """Return the newest version; if another table has replaced the first one, its newest version."""
         from trident_py.sinks.delta.handle import TableReplacedError
 
         try:
@@ -114,7 +114,7 @@ class Versions:
         return self.offset(self._opened().table.version())
 
     def offset(self, version: int) -> Json:
-        """Return a version of this table."""
+        """Return the offset of a version of this table."""
         return {"table": str(self._opened().table.metadata().id), "version": version}
 
     def _opened(self) -> DeltaHandle:
@@ -128,7 +128,7 @@ class Versions:
         """Return the last version of the next batch.
 
         Raises:
-            SpoutError: another table is there, or an older version of it.
+            SpoutError: another table has replaced this one, or an older version was restored.
         """
         if start is None:
             return self.offset(latest["version"])
@@ -136,7 +136,7 @@ class Versions:
             raise SpoutError(
                 f"spout {self.tx_state_id!r}: the Delta table {self.log.storage.uri!r} was at version "
                 f"{start['version']} of {start['table']}, and is at version {latest['version']} of {latest['table']}: "
-                f"it was replaced; restore it, or read the new one by a new topology",
+                f"it was replaced; to fix this: restore it, or read the new one with a new topology",
                 spout=self.tx_state_id,
             )
         end, size = start["version"], 0
@@ -149,7 +149,7 @@ class Versions:
 
 @define
 class DeltaEmitter(Emitter[Range]):
-    """Has tasks read the files that a range of versions has added."""
+    """Emits the rows of the files that a range of versions has added, read by tasks."""
 
     tx_state_id: str
     log: DeltaLog
@@ -157,10 +157,10 @@ class DeltaEmitter(Emitter[Range]):
     _versions: Versions = field(default=Factory(lambda self: Versions(self.tx_state_id, self.log), True), init=False)
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: Range, collector: TridentCollector) -> None:
-        """Emit their rows, if the log has them of the table that the range is of.
+        """Emit the rows of the range, if it belongs to the table that is there.
 
         Raises:
-            SpoutError: another table is there by now, or a file is gone.
+            SpoutError: another table is there now, or a file is gone.
             FailedException: the table can't be reached.
         """
         from trident_py.spouts.delta.log import FileReader
@@ -172,7 +172,7 @@ class DeltaEmitter(Emitter[Range]):
         except Exception as error:
             self._check_id(metadata["end"])
             raise FailedException(f"the log of {self.log.storage.uri!r} can't be read just now: {error}") from error
-        self._check_id(metadata["end"])  # ids never come back, so what was read of the log is this table's
+        self._check_id(metadata["end"])  # ids are never reused, so the log that was read is this table's
         small = sum(file.size for file in files) <= DRIVER_BYTES
         collector.emit_splits(files, FileReader(self.log.storage, self.fields), on_driver=small)
 
@@ -185,9 +185,9 @@ class DeltaEmitter(Emitter[Range]):
             raise FailedException(f"the Delta table {self.log.storage.uri!r} can't be read: {error}") from error
         if found["table"] != end["table"]:
             raise SpoutError(
-                f"spout {self.tx_state_id!r}: the Delta table {self.log.storage.uri!r} was removed and made anew: a "
+                f"spout {self.tx_state_id!r}: the Delta table {self.log.storage.uri!r} was removed and made again: a "
                 f"batch is of the table with the id {end['table']}, and {found['table']} is there; to fix this: "
-                f"restore the first one, or read the new one by a new topology"
+                f"restore the first one, or read the new one with a new topology"
             )
 
     def _files(self, start: Any, end: Any) -> list[DataFile]:

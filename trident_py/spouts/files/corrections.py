@@ -1,4 +1,4 @@
-"""Files whose bytes were corrected while their topology stood still, because a batch of them failed."""
+"""Files that were corrected in place while their topology was stopped, because a batch of them failed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Definitions = Mapping[int, Sequence[StoredSplit]]
 
 @frozen
 class Corrected:
-    """A file that is not what was read of it any more, from the first line on that no output has.
+    """A file that has changed since it was read, from the first line that no output has.
 
     Attributes:
         first: the lines that were to be read first.
-        now: the lines that would be read in their place.
+        now: the lines that would be read instead.
     """
 
     first: Split
@@ -31,9 +31,9 @@ class Corrected:
 
 
 def corrected(definitions: Definitions, pattern: PathPattern, bytes_max: int) -> Correction[list[StoredSplit]] | None:
-    """Return what would be read now of files that were changed in place; None: none was.
+    """Return the correction for files that were changed in place; None: no file was.
 
-    Each file is read on from where its first batch of ``definitions`` begins; later ones of them have no lines of it.
+    Each file is read from the beginning of its first batch in ``definitions``; its later batches have no lines of it.
     """
     splits = {number: [Split.parse(stored) for stored in each] for number, each in definitions.items()}
     first: dict[str, Split] = {}
@@ -59,7 +59,7 @@ def corrected(definitions: Definitions, pattern: PathPattern, bytes_max: int) ->
 
 
 def _redefined(splits: Mapping[int, Sequence[Split]], found: Mapping[str, Corrected]) -> dict[int, list[StoredSplit]]:
-    """Return the batches that have lines of a file that was corrected: the first of each has all of its new ones."""
+    """Return the batches with lines of a corrected file: the first batch of each file has all of its new lines."""
     changed = {
         number: [
             found[split.path].now if split is found[split.path].first else split
@@ -88,7 +88,7 @@ def _corrected(split: Split, bytes_max: int) -> Corrected | None:
 
 
 def _end(content: Content, split: Split, size: int, bytes_max: int) -> int | None:
-    """Return where the new lines end: those of a batch, or as many bytes as before, but one line at least."""
+    """Return the end of the new lines: a batch, or as many bytes as before, but one line at least."""
     limit = min(size, split.start + max(split.size, bytes_max))
     if size <= split.start:
         return split.start if size == split.start else None
@@ -104,7 +104,7 @@ def _fits(identity: Identity, path: str) -> bool:
 
 
 def _has_prefix(content: Content, split: Split) -> bool:
-    """Return whether the bytes before the lines are those that were read, as far as hashes are kept of them."""
+    """Return whether the bytes before the lines are unchanged, as far as their hashes were stored."""
     start = split.start
     if start and content.read_at(start - 1, 1) != b"\n":
         return False

@@ -1,4 +1,4 @@
-"""One file that is read from its beginning to wherever its writer is, and how it is known again."""
+"""The cursor of one file: its position, and the facts by which the file is recognised under another name."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ from trident_py.spouts.files.splits import Split, parse_origin
 from trident_py.spouts.files.whereabouts import Here, Likeness
 
 STILL_SECONDS = 2.0
-"""How long a file must not change until its last line is taken without a line feed, or it is taken as compressed."""
+"""How long a file must not change before its last line is read without a line feed, or a compressed file is read."""
 
 LINE_BYTES_MAX = 256 * 1024 * 1024
-"""Longer lines are taken for a mistake: a task holds a line in memory several times."""
+"""The greatest length of a line, in bytes; a task holds a line in memory several times."""
 
 
 @define
 class Sight:
-    """How a file was seen last, and since when it has been so, by a monotonic clock."""
+    """The last seen state of a file, and the time since which it is unchanged, by a monotonic clock."""
 
     stamp: Stamp
     since: float
 
     @classmethod
     def again(cls, before: Sight | None, stamp: Stamp, now: float) -> Sight:
-        """Return how a file looks that has ``stamp`` now and looked like ``before``, if it was seen."""
+        """Return the sight of a file that has ``stamp`` now; it continues ``before`` if the file is unchanged."""
         return before if before and before.stamp == stamp else cls(stamp, now)
 
     def is_still(self, now: float) -> bool:
-        """Tell whether nobody wrote to it for a while."""
+        """Return whether the file has not changed for `STILL_SECONDS`."""
         return now - self.since >= STILL_SECONDS
 
 
 # large: one field for each thing by which a file is known again
 @define(eq=False)
 class FileCursor:
-    """How far a file was given to batches.
+    """The position of a file: how much of it was put into batches.
 
     Attributes:
-        path: where it is.
-        name: what its lines and its position have for a path: where it is, or was when the pattern still matched that.
-        stored_name: the name that its position is stored under, if it is.
-        origin: the name by which the pattern had found it, if it was renamed to what the pattern doesn't match and a
-            new file was begun under that name: from then on it has the name that it is found under.
-        position: every byte before it was given.
+        path: the current path of the file.
+        name: the path of its lines and its position: the current path, or the last one that the pattern matched.
+        stored_name: the name under which its position is stored, if it is stored.
+        origin: the matched name before a rename to a name that the pattern doesn't match. It is set if a new file has
+            that name now; then the renamed file has its current name.
+        position: the number of bytes that were put into batches.
         seen: the largest size that was seen.
-        identity: what tells it, up to ``seen``. None: an old version stored the position, and the file wasn't looked at
-            since.
-        sight: how it was seen last; None: not since the start.
-        searched: no line ends between the position and here.
+        identity: identifies the file, up to ``seen``. None: an old version stored the position, and the file was not
+            read since.
+        sight: its last seen state; None: it was not seen since the start.
+        searched: there is no line end between the position and this offset.
         resumed: whether the position is known to be at the beginning of a line.
-        start: its first bytes, if it was looked at since the start.
-        copy_of: what it began like, when it was taken as a file of its own.
-        is_missed: it was nowhere at the last look.
+        start: its first bytes, if it was read since the start.
+        copy_of: the file with the same beginning that was followed when this file was taken as a new one.
+        is_missed: whether the last look did not find it anywhere.
     """
 
     path: str
@@ -75,7 +75,7 @@ class FileCursor:
 
     @classmethod
     def restored(cls, path: str, cursor: Json) -> FileCursor:
-        """Make it of what `Split.cursor` stored: a position, the size that was seen, and an identity."""
+        """Return the cursor for the JSON that `Split.cursor` stored: a position, the seen size, and an identity."""
         match cursor:
             case int():
                 return cls(path, path, cursor, cursor, resumed=False)
@@ -84,25 +84,28 @@ class FileCursor:
             case [int() as position, int() as seen, stored, *rest]:
                 if (identity := Identity.parse(stored, seen)) and (origin := parse_origin(rest)) is not None:
                     return cls(path, path, position, seen, identity, resumed=False, origin=origin)
-        raise SpoutError(f"file {path!r} has the position {cursor!r}, which is none; reset the topology")
+        raise SpoutError(
+            f"file {path!r} has the position {cursor!r}, which is not a position; to fix this: `trident reset` the "
+            f"topology"
+        )
 
     @property
     def is_outside(self) -> bool:
-        """Whether it was renamed to what the pattern doesn't match, and its lines still have its old name."""
+        """Whether it was renamed to a name that the pattern doesn't match, and its lines still have its old name."""
         return self.name != self.path
 
     @property
     def is_compressed(self) -> bool:
-        """Whether it is read once it is complete."""
+        """Whether it is compressed, and so read only when it is complete."""
         return is_compressed(self.path)
 
     @property
     def unread(self) -> int:
-        """How many bytes were seen and not given."""
+        """The number of seen bytes that no batch has."""
         return self.seen - self.position
 
     def here(self, content: Content) -> Here:
-        """Tell whether ``content`` is this file's, with all that was seen of it."""
+        """Return whether ``content`` is this file's, with all bytes that were seen of it."""
         if self.identity:
             return Here.SAME if self.likeness(content) is Likeness.EQUAL else Here.OTHER
         if self.is_compressed:  # an old version's position, in bytes as they are on disk
@@ -110,7 +113,7 @@ class FileCursor:
         return Here.SAME if content.size >= self.seen else Here.OTHER
 
     def likeness(self, content: Content) -> Likeness | None:
-        """Return how ``content`` compares with what is known of this file; None: it begins in another way."""
+        """Return how ``content`` compares with the known bytes of this file; None: it begins differently."""
         if not self.identity:
             return None
         start = content.read_at(0, len(self.start))
@@ -122,9 +125,9 @@ class FileCursor:
         return Likeness.BEGINNING if is_shorter else None
 
     def take(self, content: Content, sight: Sight, now: float) -> bool:
-        """Take ``content`` for this file's, as ``sight`` has it unless that is outdated, and note how it is.
+        """Use ``content`` as this file's, and record its state: ``sight``, unless that is outdated.
 
-        False: it was cut at this moment.
+        Return False if the file was cut at this moment.
         """
         seen, stamp = content.size, stamp_of(content.status)
         start, identity = content.read_at(0, min(START_BYTES, seen)), Identity.of(content, seen)
@@ -139,10 +142,10 @@ class FileCursor:
         return True
 
     def next_split(self, content: Content, budget: int, now: float) -> Split | None:
-        """Take as many whole lines as fit into ``budget`` bytes, at least one; None if none is left for now.
+        """Return whole lines of at most ``budget`` bytes, but at least one line; None: no line is ready.
 
         Raises:
-            SpoutError: the file goes on inside a line that was taken without a line feed, or has no line ends.
+            SpoutError: the file continues inside a line that was read without a line feed, or has no line ends.
         """
         if self.sight is None or not self.unread or not self._is_read_from(content):
             return None
@@ -156,9 +159,9 @@ class FileCursor:
         return Split(self.name, self.position, end, self.seen, self.identity, self.origin)
 
     def _is_read_from(self, content: Content) -> bool:
-        """Tell whether this is what the last look saw, but for lines that were added.
+        """Return whether this is the file of the last look, with at most added lines.
 
-        Else the next look tells what is.
+        If not, the next look identifies it.
         """
         if self.sight is None or self.identity is None:
             return False
@@ -168,18 +171,18 @@ class FileCursor:
         return is_there and self.here(content) is Here.SAME
 
     def advance(self, split: Split) -> None:
-        """Go on behind the lines of ``split``, which are given now."""
+        """Move the position to the end of ``split``, whose lines are in a batch now."""
         self.position, self.resumed = split.end, False
 
     def name_beside(self, other: FileCursor) -> tuple[str, str]:
-        """Return its name and its origin once ``other`` is read.
+        """Return the name and the origin that this file has once ``other`` is read.
 
-        What left the pattern gives its name up to a new file.
+        If this file left the pattern, a new file takes its name.
         """
         return (self.path, self.name) if self.name == other.name else (self.name, self.origin)
 
     def split_beside(self, other: FileCursor) -> Split:
-        """Return no lines, but where the file stands, under the name that it has once ``other`` is read."""
+        """Return an empty split with the position of this file, under the name that it has once ``other`` is read."""
         name, origin = self.name_beside(other)
         return Split(name, self.position, self.position, self.seen, self.identity, origin)
 
@@ -190,14 +193,14 @@ class FileCursor:
             return found
         found = line_end(content, max(limit, self.searched), self.seen)
         if (found or self.seen) - self.position > LINE_BYTES_MAX:
-            raise self.error(f"has a line of more than {LINE_BYTES_MAX} bytes; move it out of the pattern")
+            raise self.error(f"has a line of more than {LINE_BYTES_MAX} bytes; to fix this: move it out of the pattern")
         if found:
             return found
         self.searched = self.seen
         return self.seen if is_still else self.position
 
     def _resume(self, content: Content) -> bool:
-        """Tell whether the position is at the beginning of a line, after skipping what ends the one before."""
+        """Return whether the position is at the beginning of a line; skip the line feed of the line before."""
         if not self.resumed and self.position:
             last, more = content.read_at(self.position - 1, 1), content.read_at(self.position, 2)
             if last != b"\n":
@@ -205,15 +208,15 @@ class FileCursor:
                     return False  # perhaps the first half of a line's end
                 if last == b"\r" or not more.startswith((b"\n", b"\r\n")):
                     raise self.error(
-                        f"goes on inside its last line, which was taken when it had not changed for a while; "
-                        f"put a line feed at byte {self.position}, and what follows is a line of its own"
+                        f"continues inside its last line, which was read when the file had not changed for a while; "
+                        f"to fix this: put a line feed at byte {self.position}, so that the rest is another line"
                     )
                 self.position += more.index(b"\n") + 1
         self.resumed = True
         return True
 
     def error(self, what: str) -> SpoutError:
-        """Make an error that says how far the file was read."""
+        """Return an error that names the file and the number of bytes that were read."""
         return SpoutError(
             f"file {self.path!r}, of which {self.position} bytes were read and {self.seen} were seen, {what}"
         )

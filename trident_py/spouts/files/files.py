@@ -1,4 +1,4 @@
-"""Lines of text files: those that are there, those that appear, and what is appended to them."""
+"""Lines of text files: of existing files, of new files, and lines that are appended."""
 
 from __future__ import annotations
 
@@ -29,45 +29,47 @@ from trident_py.spouts.rest import Rest
 log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-"""Some 200 000 lines: a tenth of a second's reading, enough to be worth a Spark job, and little to do again."""
+"""The default size of a batch: some 200 000 lines. They take a tenth of a second to read, which justifies a Spark job,
+and a replay is cheap."""
 
 METADATA_BYTES_MAX = 64 * 1024
-"""Roughly; a batch of many small files ends where its metadata would become larger."""
+"""The approximate limit of a batch's metadata; a batch of many small files ends before its metadata becomes larger."""
 
 SPLIT_BYTES = 96
-"""Roughly, what metadata say of a file beside its path."""
+"""The approximate size of a file's metadata without its path."""
 
 PIECE_BYTES_MIN = 1024 * 1024
 SMALL_BYTES = 64 * 1024
-"""Up to here the driver reads a batch itself: then it can share a Spark job with others, as tails of logs do."""
+"""The maximum size of a batch that the driver reads itself; then the batch can share a Spark job with others."""
 
 _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 
 
 class FileSpout(ITridentSpout[list[StoredSplit]]):
-    """Emits the lines of all files that ``glob`` names, in the order of their names, with path and byte offset.
+    """Emits the lines of all files that ``glob`` matches, in the order of their names, with path and byte offset.
 
     New files and appended lines are found while it runs. A line ends at a line feed (a carriage return before it is
-    dropped); what comes after the last one is taken as a line once the file has not changed for 2 s. Files that end in
-    .gz, .bz2, .xz or .zst are read once they have not changed for 2 s, each in a batch of its own; positions are then
-    offsets in what is unpacked. Every machine that runs tasks must see the files under the same path.
+    dropped). Text after the last line feed is read as a line once the file has not changed for 2 s. Files that end in
+    .gz, .bz2, .xz or .zst are read once they have not changed for 2 s, each in its own batch. Their positions are
+    offsets in the unpacked bytes. All machines that run tasks must see the files under the same path.
 
-    Rotated logs are followed: let the pattern match the rotated names too, as in ``logs/access.log*``. A file that is
-    renamed, copied and cut, or compressed is known again by hashes of what was read of it, and goes on where it was;
-    one that takes its name is read from its beginning. `docs/how-to/logs.md` has the rules.
+    Rotated logs are followed: let the pattern match the rotated names too, as in ``logs/access.log*``. If a file is
+    renamed, copied and cut, or compressed, it is recognised by hashes of its bytes, and reading continues at its
+    position. A file that takes its name is read from its beginning. `docs/how-to/logs.md` has the rules.
 
-    Where lines that were seen are nowhere, a file goes on inside a line that was taken, or it can't be told which file
-    is which, the query ends with a `SpoutError` that names the file and says what to do.
+    The query ends if lines that were seen are gone, if a file continues inside a line that was read, or if files can't
+    be told apart. Then a `SpoutError` names the file and the fix.
 
     Args:
-        glob: a path with ``*``, ``?``, ``[…]`` and ``**``, as in `glob.glob`; relative to the directory of the start.
-        max_bytes_per_batch: lines are added to a batch up to this; a longer line is a batch of its own.
-        encoding: of the files; one in which a line feed is the byte 10, so not UTF-16.
-        errors: what happens to bytes that are not of this encoding: strict (the query ends, and names file and
-            offset), replace, ignore or backslashreplace; as in `open`.
+        glob: a path with ``*``, ``?``, ``[…]`` and ``**``, as in `glob.glob`; relative to the current directory at the
+            start.
+        max_bytes_per_batch: the maximum size of a batch; a longer line has its own batch.
+        encoding: the encoding of the files, in which a line feed must be the byte 10, so not UTF-16.
+        errors: how to treat bytes that are not valid in this encoding, as in `open`: strict, replace, ignore or
+            backslashreplace. With strict, the query ends, and names file and offset.
 
     Raises:
-        TopologyError: an argument that cannot work.
+        TopologyError: an argument can't work.
     """
 
     output_schema = "value string, path string, position bigint"
@@ -91,11 +93,11 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         self._reader = LineReader(_encoding(encoding), errors)
 
     def details(self) -> Mapping[str, Json]:
-        """Return the pattern: files that it no longer matches are left alone, others are read from their beginning."""
+        """Return the pattern; if it changes, unmatched files are ignored, and new ones are read from the start."""
         return {"glob": os.fspath(self._glob)}
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FileCoordinator:
-        """Look for files.
+        """Return a coordinator that looks for files.
 
         Raises:
             SpoutError: the directory to look in doesn't exist.
@@ -118,7 +120,9 @@ def _encoding(name: str) -> str:
     except (LookupError, TypeError, ValueError) as error:
         raise TopologyError(f"there is no text encoding {shown(name)}") from error
     if not same:
-        raise TopologyError(f"in the encoding {name!r} a line feed is not the byte 10; convert the files to UTF-8")
+        raise TopologyError(
+            f"in the encoding {name!r} a line feed is not the byte 10; to fix this: convert the files to UTF-8"
+        )
     return codecs.lookup(name).name
 
 
@@ -135,21 +139,21 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
         self._rest = Rest()
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
-        """Go on where the last definition ended."""
+        """Continue after the last definition."""
         self._files.restore(cursors)
 
     def moved(self, metadata: list[StoredSplit]) -> Mapping[str, Json]:
-        """Return where each file of the batch was read to, its size if that was more, and what tells it from others."""
+        """Return, for each file of the batch, its position, its size if that is greater, and its identity."""
         return {split.path: split.cursor for split in map(Split.parse, metadata)}
 
     def corrected(self, definitions: Mapping[int, list[StoredSplit]]) -> Correction[list[StoredSplit]] | None:
-        """Return the lines that are there now, of files that were changed in place."""
+        """Return the current lines of files that were changed in place."""
         return corrected(definitions, self._pattern, self._max_bytes)
 
     def is_ready(self, txid: int) -> bool:
-        """Tell whether there are lines that were not read.
+        """Return whether there are unread lines.
 
-        False is the answer of a look at all files, not of memory.
+        If the answer is False, all files were looked at.
         """
         if not self._next:
             self._next = self._planned()
@@ -159,13 +163,13 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
         return bool(self._next)
 
     def has_pending_input(self) -> bool:
-        """Tell whether a file has something that waits for two seconds without a change: a last line, or all of it."""
+        """Return whether a last line, or a compressed file, waits until it has not changed for two seconds."""
         return self._files.is_waiting(self._clock())
 
     def initialize_transaction(
         self, txid: int, prev_metadata: list[StoredSplit] | None, curr_metadata: list[StoredSplit] | None
     ) -> list[StoredSplit]:
-        """Return the lines that `is_ready` found, or those the transaction had before."""
+        """Return the lines that `is_ready` found, or the lines that the transaction had before."""
         if curr_metadata is not None:
             return curr_metadata
         splits, self._next = self._next or self._planned(), []
@@ -185,7 +189,7 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
                 splits = self._files.next_splits(cursor, budget, self._clock()) if cursor.unread else []
             except (FailedException, SpoutError):
                 if planned:
-                    break  # what is planned counts as given; it is raised again for the next batch
+                    break  # the planned splits are kept; the error is raised again for the next batch
                 raise
             if not splits:
                 continue
@@ -202,7 +206,7 @@ class FileCoordinator(CursorCoordinator[list[StoredSplit]]):
 
 
 class FileEmitter(Emitter[list[StoredSplit]]):
-    """Cuts a batch into about as many pieces as there are tasks at once."""
+    """Divides a batch into about as many pieces as there are parallel tasks."""
 
     def __init__(self, reader: LineReader, tasks: int) -> None:
         self._reader = reader
@@ -218,7 +222,7 @@ class FileEmitter(Emitter[list[StoredSplit]]):
 
 
 def shares(splits: Sequence[Split], tasks: int) -> list[list[Piece]]:
-    """Return the pieces that each task reads: a run of the batch, of about the same number of bytes, at least 1 MiB."""
+    """Return each task's pieces: consecutive parts of the batch, of about the same number of bytes, at least 1 MiB."""
     size = max(PIECE_BYTES_MIN, -(-sum(split.size for split in splits) // tasks))
     given: list[list[Piece]] = [[]]
     room = size

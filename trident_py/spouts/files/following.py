@@ -1,4 +1,4 @@
-"""All files of a pattern, each followed from name to name: one look tells the old from the new."""
+"""The followed files of a pattern: each look recognises files under new names, and finds new files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from trident_py.spouts.files.splits import Split
 from trident_py.spouts.files.whereabouts import Here, Likeness, Other, Sighting, Whereabouts, beside, find
 
 _COMPARED_MAX = 8
-"""So many files are read to compare; beyond, it is taken for granted, which costs the new file a moment's waiting."""
+"""The number of files to read for a comparison; a further file counts as equal, which only delays the new file."""
 
 
 @define
 class Beginnings:
-    """The first bytes of followed files, for look-up."""
+    """An index of the first bytes of followed files."""
 
     _by_start: dict[bytes, list[FileCursor]] = field(factory=dict, init=False)
     _by_head: dict[tuple[bytes, int, str], FileCursor] = field(factory=dict, init=False)
@@ -43,14 +43,14 @@ class Beginnings:
 
     @classmethod
     def of(cls, cursors: Iterable[FileCursor]) -> Beginnings:
-        """Return those of files that have been looked at."""
+        """Return the index of those files that have been read."""
         beginnings = cls()
         for cursor in cursors:
             beginnings.add(cursor)
         return beginnings
 
     def add(self, cursor: FileCursor) -> None:
-        """Take a file up that has been looked at."""
+        """Add a file that has been read."""
         identity, start = cursor.identity, cursor.start
         if identity is None or not identity.length:
             return
@@ -61,7 +61,7 @@ class Beginnings:
         self._lengths.setdefault(start, set()).add(identity.head_bytes)
 
     def like(self, head: bytes) -> FileCursor | None:
-        """Make a file that begins with ``head``, all or the first KiB of another one, or with which ``head`` begins."""
+        """Return a file that begins with ``head`` or its first KiB, or that is the beginning of ``head``."""
         for size in range(1, min(len(head), START_BYTES) + 1):
             start = head[:size]
             for length in self._lengths.get(start, ()):
@@ -93,17 +93,17 @@ def _has(path: str, head: bytes) -> bool:
 
 
 _ALIKE_MAX = 8
-"""So many files with the same beginning are enough to decide by."""
+"""The maximum number of files with the same beginning to compare."""
 
 
 @define
 class Suspects:
-    """What one look has found that is nobody's, and what else is in the directories; for look-up.
+    """An index of files found by one look that may be the followed files that are missing.
 
     Attributes:
-        followed: what is in its place.
-        strangers: what nobody follows yet.
-        sights: since when each of these has been as it is.
+        followed: followed files at their expected paths.
+        strangers: the status of files that are not followed, by path.
+        sights: the last seen states of the strangers.
     """
 
     followed: Mapping[str, FileCursor]
@@ -124,7 +124,7 @@ class Suspects:
         self._copies = {cursor.copy_of: cursor for cursor in self.followed.values() if cursor.copy_of}
 
     def certainty(self, cursor: FileCursor) -> tuple[bool, int]:
-        """Tell whether a file has its device, inode and hashes, and how many bytes these tell it by: for sorting."""
+        """Return a sort key: whether a file has the device, inode and hashes, and how many bytes were hashed."""
         if cursor.identity is None:
             return False, 0
         found = [
@@ -152,11 +152,10 @@ class Suspects:
         return [other for other in found if other]
 
     def is_cut(self, cursor: FileCursor, others: Sequence[Other]) -> bool:
-        """Tell whether its device and inode have other bytes now, where ``others`` are like it.
+        """Return whether its device and inode have other bytes now, so that ``others`` may be copies of it.
 
-        Then they may be copies.
-
-        Where they are its first ones, it may be any new file with this header: only a copy with more of it tells then.
+        If the other bytes are equal to its first ones, any new file may have this header. Then only a copy with more of
+        its bytes is evidence.
         """
         if not (cursor.identity and self._at(cursor.path, cursor.identity.hint)):
             return False
@@ -183,7 +182,7 @@ class Suspects:
                 yield path
 
     def _alike(self, cursor: FileCursor, identity: Identity) -> Iterator[str]:
-        """Return strangers with the same head, shorter ones that begin like it, and those that are packed."""
+        """Return strangers with the same head, shorter ones that begin like it, and those that are being packed."""
         heads = self._heads(identity.head_bytes)
         starts = (identity.start[:size] for size in range(len(identity.start), -1, -1))
         paths = chain.from_iterable(heads.get(key, ()) for key in (identity.head, _PACKING, *starts))
@@ -243,10 +242,10 @@ Statuses = dict[str, os.stat_result]
 
 @define
 class FollowedFiles:
-    """Which file is which, and how far each was given.
+    """The followed files: their identities and their positions.
 
     Attributes:
-        pattern: what they are found by.
+        pattern: the pattern that finds them.
     """
 
     pattern: PathPattern
@@ -255,10 +254,10 @@ class FollowedFiles:
     _wanted: list[FileCursor] = field(factory=list, init=False)  # those that may be elsewhere by now
     _outside: list[FileCursor] = field(factory=list, init=False)  # in the order in which they got other names
     _stored: dict[str, FileCursor] = field(factory=dict, init=False)  # by the name that a position is stored under
-    _sights: dict[str, Sight] = field(factory=dict, init=False)  # of what stands at a path and is nobody's yet
+    _sights: dict[str, Sight] = field(factory=dict, init=False)  # by path, of files that are not followed yet
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
-        """Take up what `Split.cursor` stored, by path."""
+        """Restore the cursors that `Split.cursor` stored, by path."""
         restored = [FileCursor.restored(path, cursor) for path, cursor in cursors.items()]
         self._cursors = {cursor.path: cursor for cursor in restored if cursor.seen}  # else its file has another name
         self._stored = dict(self._cursors)
@@ -266,10 +265,10 @@ class FollowedFiles:
             cursor.stored_name = name
 
     def look(self, now: float) -> None:
-        """See what the pattern's files are now, at this moment of a monotonic clock.
+        """Look at the pattern's files, at time ``now`` of a monotonic clock.
 
         Raises:
-            SpoutError: lines that were seen are gone, it can't be told which file is which, or one can't be read.
+            SpoutError: lines that were seen are gone, files can't be told apart, or one can't be read.
         """
         found = self.pattern.find()
         strangers = {path: status for path, status in found.items() if not self._is_as_before(path, status)}
@@ -286,21 +285,21 @@ class FollowedFiles:
         self._sights = {path: sight for path, sight in self._sights.items() if path not in self._cursors}
 
     def unread(self) -> list[FileCursor]:
-        """Return the files with something to read, first those whose names the pattern doesn't match any more."""
+        """Return the files with unread lines; first those with names that the pattern doesn't match any more."""
         cursors = [cursor for cursor in self._cursors.values() if cursor.unread and cursor.sight]
         return sorted(cursors, key=lambda cursor: (not cursor.is_outside, cursor.path))
 
     def is_waiting(self, now: float) -> bool:
-        """Tell whether something was seen that can't be told or taken yet, and will be if it doesn't change."""
+        """Return whether a file waits to be identified or read, until it has not changed for a while."""
         if self._wanted or self._sights:
             return True
         return any(cursor.sight and not cursor.sight.is_still(now) for cursor in self.unread())
 
     def next_splits(self, cursor: FileCursor, budget: int, now: float) -> list[Split]:
-        """Return the next lines of a file, if there are any, behind the new names of what was stored under its path.
+        """Return the next lines of a file, if there are any, after the new names of cursors stored under its path.
 
         Raises:
-            SpoutError: it can't be read, or goes on inside a line that was taken.
+            SpoutError: it can't be read, or continues inside a line that was read.
         """
         renamed = self._renamed(cursor)
         if renamed is None:
@@ -309,7 +308,7 @@ class FollowedFiles:
             try:
                 content = open_content(cursor.path)
             except FileNotFoundError:
-                return []  # the next look tells where it is
+                return []  # the next look finds it
             with content:
                 split = cursor.next_split(content, budget, now)
         if split is None:
@@ -319,7 +318,7 @@ class FollowedFiles:
         return [Split(name, 0, 0, 0, None) for name in sorted(left - {each.path for each in moved})] + moved
 
     def advance(self, cursor: FileCursor, splits: list[Split]) -> None:
-        """Go on behind these splits of `next_splits`, which a batch has."""
+        """Record that a batch has these splits of `next_splits`."""
         moved: list[FileCursor] = [*(self._renamed(cursor) or ()), cursor]
         for each in moved:
             if self._stored.get(each.stored_name) is each:
@@ -333,7 +332,7 @@ class FollowedFiles:
         cursor.advance(splits[-1])
 
     def _renamed(self, cursor: FileCursor) -> list[FileCursor] | None:
-        """Return whose positions go under new names before this one's replaces theirs; None: that can't be said yet."""
+        """Return the cursors to store under new paths before ``cursor`` reuses their old one; None: not yet known."""
         if any(wanted.name == cursor.name for wanted in self._wanted):
             return None
         for outside in self._outside:
@@ -374,11 +373,11 @@ class FollowedFiles:
             strangers[path] = status
 
     def _is_ours(self, cursor: FileCursor) -> bool:
-        """Tell whether a file that isn't matched was renamed to that; else a changed pattern has left it out."""
+        """Return whether a file left the pattern by a rename; False if a changed pattern left it out."""
         return cursor.sight is not None or (cursor.origin != "" and self.pattern.matches(cursor.origin))
 
     def _find_wanted(self, found: Statuses, strangers: Statuses, now: float) -> set[str]:
-        """Find those that may be elsewhere, and take what they are out of ``strangers``; those to be left alone yet."""
+        """Match missing files to new paths, which leave ``strangers``; return paths that are still uncertain."""
         kept: set[str] = set()
         missing: list[FileCursor] = []
         wanted, self._wanted = self._wanted, []
@@ -429,7 +428,7 @@ class FollowedFiles:
         return (cursor.path, *(each.path for each in others))
 
     def _is_here(self, cursor: FileCursor, strangers: Statuses, now: float) -> bool:
-        """Tell whether the file is where it was, with device and inode as they were: then note how it is."""
+        """Return whether the file is still at its path, with the same device and inode; then record its state."""
         status = strangers.get(cursor.path)
         if status is None or (cursor.identity and cursor.identity.hint != hint_of(status)):
             return False
@@ -450,7 +449,7 @@ class FollowedFiles:
             return Here.NOTHING
 
     def _take(self, cursor: FileCursor, path: str, strangers: Statuses, now: float) -> bool:
-        """Note that the file is at ``path``, and how it is; False: it is not any more."""
+        """Record that the file is at ``path``, with its current state; return False if it has moved again."""
         try:
             with file_errors(path, FileNotFoundError), open_content(path) as content:
                 if cursor.here(content) is not Here.SAME:
@@ -476,7 +475,7 @@ class FollowedFiles:
             self._outside.remove(cursor)
 
     def _welcome(self, paths: Iterable[str], now: float) -> None:
-        """Follow what nobody knows, from its beginning; hold back what may still be a copy that is being made."""
+        """Follow new files from their beginning, except files that may be unfinished copies of followed ones."""
         beginnings = None
         for path in paths:
             sight = self._sights[path]
@@ -499,29 +498,29 @@ def _error(cursor: FileCursor, whereabouts: Whereabouts, other: Other | None) ->
     match whereabouts:
         case Whereabouts.LOST:
             return cursor.error(
-                "is not there any more as it was, nor is a file with its bytes in its directory; put it "
+                "is not there any more as it was, nor is a file with its bytes in its directory; to fix this: put it "
                 "back, under this or another name of the directory"
             )
         case Whereabouts.DOUBTFUL:
             return cursor.error(
-                f"was cut or replaced, and {name!r} begins like it but ends before what was read of it: it may be a "
-                f"copy that lacks its end, all of which was read; move {name!r} out of the pattern if it is, or put "
-                f"{cursor.path!r} back as it was"
+                f"was cut or replaced, and {name!r} begins like it but ends before the bytes that were read of it: it "
+                f"may be a copy that lacks its end, all of which was read; to fix this: move {name!r} out of the "
+                f"pattern if it is, or put {cursor.path!r} back as it was"
             )
         case Whereabouts.ALIKE:
             return cursor.error(
-                f"is not there any more, and the new file {name!r} begins with the same bytes, too few to tell whether "
-                f"it is that file; rename it to {cursor.path!r} if it is, or put a file with these "
-                f"{cursor.position} bytes there, and the new one is read as one of its own"
+                f"is not there any more, and the new file {name!r} begins with the same bytes, too few to tell "
+                f"whether it is that file; to fix this: rename it to {cursor.path!r} if it is, or put a file with "
+                f"these {cursor.position} bytes there, and the new one is read as a separate file"
             )
         case Whereabouts.TAKEN_TWICE:
             return cursor.error(
-                f"was cut or replaced, and {name!r}, which has the same lines, was read as a file of its own after it "
-                f"had not changed for {STILL_SECONDS:.0f} s: if it is a copy, its lines were read twice; make copies "
-                f"outside of the pattern, and move {name!r} there or put {cursor.path!r} back as it was"
+                f"was cut or replaced, and {name!r}, which has the same lines, was read as a separate file after it "
+                f"had not changed for {STILL_SECONDS:.0f} s: if it is a copy, its lines were read twice; to fix this: "
+                f"make copies outside of the pattern, and move {name!r} there or put {cursor.path!r} back as it was"
             )
         case _:
             return cursor.error(
-                "has other bytes now, and its position, stored by an old version, can't tell where those that were "
-                "read are; put back what was there"
+                "has other bytes now, and its position, stored by an old version, can't tell which bytes were read; "
+                "to fix this: restore the former content"
             )

@@ -1,4 +1,4 @@
-"""Which file is which, whatever its name: by what it contains, with device and inode as a hint."""
+"""The identity of a file under any name: hashes of its content, with device and inode as a hint."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from coordinators.values.canonical import Json
 from trident_py.spouts.files.content import Content
 
 HASHED_BYTES = 1024
-"""How much of the beginning, and of the end of what was seen, tells a file from others."""
+"""The number of bytes at the beginning, and at the end of the seen bytes, that are hashed."""
 
 START_BYTES = 64
-"""Up to this much of the beginning tells whether a file that is shorter than what was hashed is the same so far."""
+"""The number of bytes at the beginning by which a file is compared that is shorter than the hashed bytes."""
 
 _START_SIZES = (1, 2, 4, 8, 16, 32, START_BYTES)
 _DIGEST_BYTES, _DIGEST_CHARS = 6, 8
@@ -24,7 +24,7 @@ Hint = tuple[int, int]
 """Device and inode."""
 
 Stamp = tuple[int, int, int, int]
-"""Device, inode, size and time of the last change: while they stay, nobody wrote to the file."""
+"""Device, inode, size and time of the last change: while they are the same, the file is unchanged."""
 
 
 def hint_of(status: os.stat_result) -> Hint:
@@ -33,27 +33,29 @@ def hint_of(status: os.stat_result) -> Hint:
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """Return what changes when a file does."""
+    """Return the stamp of a file, which changes when the file does."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def digest(data: bytes) -> str:
-    """Make a hash of ``data``, short enough to be stored a hundred thousand times."""
+    """Return a hash of ``data``, short enough to be stored a hundred thousand times."""
     return urlsafe_b64encode(blake2b(data, digest_size=_DIGEST_BYTES).digest()).decode()
 
 
 @frozen
 class Identity:
-    """What a file is recognised by: all that was seen of it, told by two hashes.
+    """The identity of a file: two hashes of the bytes that were seen of it.
 
-    Not only what was read: of a file that was read no further than a header, that would be any file with this header.
+    The bytes that were only read would not be sufficient: if only a header was read, any file with this header would
+    match.
 
     Attributes:
-        hint: where it was found. A copy, a restored backup or another mount has another one and is the same file.
-        length: how much was seen.
-        head: the hash of the first `HASHED_BYTES` of that, or less where there is less.
-        last: the hash of the last `HASHED_BYTES` of that, or less.
-        packed: how large it is on disk, if it is compressed: then as long as that and the hint stay, it isn't unpacked.
+        hint: the device and inode where it was found. A copy, a restored backup or another mount has others, and is the
+            same file.
+        length: the number of seen bytes.
+        head: the hash of the first `HASHED_BYTES` of them, or of all if there are fewer.
+        last: the hash of the last `HASHED_BYTES` of them, or of all if there are fewer.
+        packed: its size on disk, if it is compressed; while size and hint are the same, it isn't unpacked.
         start: a character each for the hashes of the first 1, 2, 4 … `START_BYTES` bytes, as far as it is that long.
     """
 
@@ -66,7 +68,7 @@ class Identity:
 
     @classmethod
     def of(cls, content: Content, length: int) -> Identity | None:
-        """Return that of an open file, up to ``length``; None: it is shorter."""
+        """Return the identity of an open file, up to ``length``; None: it is shorter."""
         size = min(HASHED_BYTES, length)
         head = content.read_at(0, size)
         last = content.read_at(length - size, size) if length > size else head
@@ -76,11 +78,11 @@ class Identity:
 
     @property
     def head_bytes(self) -> int:
-        """Of how many bytes ``head`` is the hash."""
+        """The number of bytes in the hash ``head``."""
         return min(HASHED_BYTES, self.length)
 
     def fits(self, content: Content) -> bool:
-        """Tell whether an open file has all that was seen, as far as the hashes tell."""
+        """Return whether an open file has all seen bytes, according to the hashes."""
         size = self.head_bytes
         head = content.read_at(0, size)
         if len(head) < size or digest(head) != self.head:
@@ -89,20 +91,20 @@ class Identity:
         return len(last) == size and digest(last) == self.last
 
     def begins(self, content: Content) -> bool:
-        """Tell whether an open file has the same beginning, as far as it goes and hashes tell.
+        """Return whether an open file has the same beginning, up to its end, according to the hashes.
 
-        One of nothing yet has.
+        An empty file has.
         """
         head = content.read_at(0, self.head_bytes)
         return digest(head) == self.head if len(head) == self.head_bytes else self.start.startswith(start_of(head))
 
     def is_untouched(self, status: os.stat_result) -> bool:
-        """Tell whether device, inode and size say already that a compressed file is this one."""
+        """Return whether device, inode and size are sufficient to identify a compressed file as this one."""
         return bool(self.packed) and (*self.hint, self.packed) == (status.st_dev, status.st_ino, status.st_size)
 
     @property
     def stored(self) -> list[Json]:
-        """As JSON, without the length."""
+        """The JSON form, without the length."""
         head = self.head + self.start
         if self.packed:
             return [*self.hint, head, self.last, self.packed]
@@ -110,7 +112,7 @@ class Identity:
 
     @classmethod
     def parse(cls, stored: object, length: int) -> Identity | None:
-        """Read it from JSON; None: it is none."""
+        """Return the identity with this JSON form; None: it is not such a form."""
         match stored:
             case [int() as device, int() as inode, str() as both]:
                 last, packed = both[:_DIGEST_CHARS], 0
@@ -124,8 +126,8 @@ class Identity:
 
 
 def start_of(head: bytes) -> str:
-    """Return what `Identity.start` is for a file that begins so.
+    """Return `Identity.start` for a file with this beginning.
 
-    That of a shorter one is the beginning of a longer one's.
+    For a shorter file, it is a prefix of the one of a longer file.
     """
     return "".join(digest(head[:size])[0] for size in _START_SIZES if size <= len(head))

@@ -1,4 +1,4 @@
-"""Lines of files as Arrow data: what a Spark task does for a `FileSpout`.
+"""Lines of files as Arrow data: the work of a Spark task for a `FileSpout`.
 
 A line ends at a line feed and nowhere else; a carriage return before that is dropped. A piece of a file owns the lines
 that begin in it (the rule of Hadoop's ``LineRecordReader``), so pieces can be cut anywhere.
@@ -35,10 +35,10 @@ class Piece:
     """The lines that begin in ``[start, end)`` of a file, for one task.
 
     Attributes:
-        first: where the batch's part of the file begins, at the beginning of a line.
-        last: where it ends; nothing from here on is looked at.
-        identity: what tells the file, whatever its name is by now. None: an old version defined the batch; of a
-            compressed file all is read then, and ``last`` is its size on disk.
+        first: the beginning of the batch's part of the file, at the beginning of a line.
+        last: the end of the batch's part; nothing from here on is read.
+        identity: identifies the file, under any name. None: an old version defined the batch. Then all of a compressed
+            file is read, and ``last`` is its size on disk.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Piece:
 
     @property
     def size(self) -> int:
-        """Bytes, more or less."""
+        """The number of bytes, about."""
         return self.end - self.start
 
 
@@ -59,18 +59,18 @@ class LineReader:
     """Reads pieces in a Spark task: rows of ``value``, ``path`` and ``position``.
 
     Attributes:
-        encoding: of the files.
-        errors: what to do where a line is not in that encoding, as in ``open``.
+        encoding: the encoding of the files.
+        errors: how to treat a line that is not in that encoding, as in ``open``.
     """
 
     encoding: str
     errors: str
 
     def __call__(self, pieces: Sequence[Piece]) -> Generator[pa.RecordBatch, None, int]:
-        """Give the lines of ``pieces``, in batches of up to 64 Ki rows or about 8 MiB; returns a hash of what was read.
+        """Yield the lines of ``pieces``, in batches of up to 64 Ki rows or about 8 MiB; return a hash of the bytes.
 
         Raises:
-            SpoutError: a file is not what it was when the batch was defined, or not what it is said to be.
+            SpoutError: a file has changed since the batch was defined, or its text is not in the encoding.
         """
         hashed = 0
         for piece in pieces:
@@ -105,13 +105,13 @@ class LineReader:
             except UnicodeDecodeError as error:
                 raise SpoutError(
                     f"file {path!r} is not {self.encoding} at byte {position + start + error.start} ({error.reason}); "
-                    f"give FileSpout its encoding=, or errors='replace'"
+                    f"to fix this: give FileSpout its encoding=, or errors='replace'"
                 ) from error
         return pa.array(lines, pa.string())
 
 
 def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the lines of ``block`` begin, and where their text ends; only the last may lack its end."""
+    """Return the beginnings of ``block``'s lines, and the ends of their texts; only the last may lack a line feed."""
     data = np.frombuffer(block, np.uint8)
     ends = np.flatnonzero(data == _LF)
     starts = np.concatenate(([0], ends + 1))
@@ -137,7 +137,7 @@ class _CutShortError(EOFError):
 
 
 def _blocks_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
-    """Give whole lines, block by block, each with its position; those that begin in the piece."""
+    """Yield whole lines that begin in the piece, block by block, each block with its position."""
     while True:
         with open_same(piece.path, piece.identity) as content:
             stamp = stamp_of(content.status)
@@ -150,7 +150,9 @@ def _blocks_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
                     raise
                 continue  # its writer cut it after a copy was made, which has the rest
             if piece.identity and stamp_of(content.status) != stamp and not piece.identity.fits(content):
-                raise SpoutError(f"file {piece.path!r} was written anew while it was read; start the topology again")
+                raise SpoutError(
+                    f"file {piece.path!r} was rewritten while it was read; to fix this: start the topology again"
+                )
             return
 
 
@@ -172,7 +174,7 @@ def _check_size(piece: Piece, content: Content) -> None:
     if size < piece.last or (is_compressed(piece.path) and size != piece.last):
         raise SpoutError(
             f"file {piece.path!r} has {size} bytes, its batch was defined with {piece.last} of them: it was cut or "
-            f"replaced; put back what was there"
+            f"replaced; to fix this: restore the former content"
         )
 
 
@@ -202,7 +204,7 @@ def _lines_between(content: Content, position: int, end: int | None, last: int |
 
 
 def line_end(content: Content, start: int, stop: int) -> int | None:
-    """Return where the first line that ends in ``[start, stop)`` ends; None: none does."""
+    """Return the end of the first line that ends in ``[start, stop)``; None: no line does."""
     while start < stop:
         found = content.read_at(start, min(_SEARCH_BYTES, stop - start))
         if not found:
@@ -214,7 +216,7 @@ def line_end(content: Content, start: int, stop: int) -> int | None:
 
 
 def last_line_end(content: Content, start: int, stop: int) -> int | None:
-    """Return where the last line that ends in ``[start, stop)`` ends; None: none does."""
+    """Return the end of the last line that ends in ``[start, stop)``; None: no line does."""
     while start < stop:
         begin = max(start, stop - _SEARCH_BYTES)
         if (index := content.read_at(begin, stop - begin).rfind(b"\n")) >= 0:

@@ -1,4 +1,4 @@
-"""The files that a pattern names, found anew each time it is asked."""
+"""The files that a pattern matches, searched again at each call."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ANY_DEPTH = "**"
 class PathPattern:
     """An absolute path with wildcards: ``*``, ``?`` and ``[…]`` within a name, ``**`` for directories of any depth.
 
-    As in `glob`, names that begin with a dot match only a pattern that does. Unlike there, ``**`` doesn't follow
-    symbolic links, so that it comes to an end, and a directory that can't be read is an error.
+    As in `glob`, names that begin with a dot match only a pattern that does. Unlike in `glob`, ``**`` doesn't follow
+    symbolic links, so that the search ends, and a directory that can't be read is an error.
 
     Attributes:
-        text: as it is shown.
+        text: its text in messages.
         base: the directory before the first wildcard.
         parts: the names and patterns below it.
     """
@@ -39,14 +39,14 @@ class PathPattern:
 
     @classmethod
     def of(cls, pattern: str | os.PathLike[str]) -> PathPattern:
-        """Return the pattern as seen from the current directory.
+        """Return the pattern, relative to the current directory.
 
         Raises:
-            TopologyError: it is no pattern of a local path.
+            TopologyError: it is not a pattern of a local path.
         """
         text = os.fspath(pattern) if isinstance(pattern, str | os.PathLike) else ""
         if not text or "\0" in text or "://" in text:
-            raise TopologyError(f"{shown(pattern)} is no pattern of local files, such as 'logs/*.txt'")
+            raise TopologyError(f"{shown(pattern)} is not a pattern of local files, such as 'logs/*.txt'")
         absolute = Path(os.path.abspath(text))
         names = absolute.parts[1:]
         literal = next((number for number, name in enumerate(names) if _MAGIC.search(name)), len(names) - 1)
@@ -56,25 +56,27 @@ class PathPattern:
         return cls(str(absolute), Path(absolute.anchor, *names[:literal]), tuple(parts))
 
     def check(self) -> None:
-        """See whether files can be found at all.
+        """Check that the directory of the pattern exists.
 
         Raises:
             SpoutError: the directory before the first wildcard doesn't exist, or the pattern is a directory.
         """
         if not self.base.is_dir():
-            raise SpoutError(f"there is no directory {str(self.base)!r}, where {self.text!r} is looked for; make it")
+            raise SpoutError(
+                f"there is no directory {str(self.base)!r}, where {self.text!r} is searched; to fix this: make it"
+            )
         if os.path.isdir(self.text):
             raise SpoutError(
-                f"{self.text!r} is a directory; for the files in it write {os.path.join(self.text, '*')!r}"
+                f"{self.text!r} is a directory; to fix this: for the files in it write {os.path.join(self.text, '*')!r}"
             )
 
     def matches(self, path: str) -> bool:
-        """Tell whether `find` finds the file that has this path, if there is one."""
+        """Return whether `find` would find an existing file with this path."""
         below = Path(path)
         return below.is_relative_to(self.base) and _fits(below.relative_to(self.base).parts, self.parts)
 
     def find(self) -> dict[str, os.stat_result]:
-        """Return every regular file, with its size and times; links to files are files.
+        """Return every regular file, with its status; links to files are files.
 
         Raises:
             SpoutError: a directory can't be read, or a name is not UTF-8.
@@ -135,14 +137,16 @@ def _entries(directory: str) -> Sequence[os.DirEntry[str]]:
         return []
     except OSError as error:
         check_reached(directory, error)
-        raise SpoutError(f"directory {directory!r} cannot be read: {error.strerror}; make it readable") from error
+        raise SpoutError(
+            f"directory {directory!r} cannot be read: {error.strerror}; to fix this: make it readable"
+        ) from error
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """Return size and times of a file; None: there is none.
+    """Return the status of a file, with size and times; None: it does not exist.
 
     Raises:
-        SpoutError: it can't be looked at.
+        SpoutError: its status can't be read.
     """
     try:
         return os.stat(path)
@@ -150,11 +154,13 @@ def status_of(path: str) -> os.stat_result | None:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):  # gone since, or a link that leads nowhere
             return None
         check_reached(path, error)
-        raise SpoutError(f"file {path!r} cannot be looked at: {error.strerror}; make it readable") from error
+        raise SpoutError(
+            f"file {path!r} has no readable status: {error.strerror}; to fix this: make it readable"
+        ) from error
 
 
 def _check_name(path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise SpoutError(f"the name of file {os.fsencode(path)!r} is not UTF-8; rename it") from error
+        raise SpoutError(f"the name of file {os.fsencode(path)!r} is not UTF-8; to fix this: rename it") from error

@@ -1,4 +1,4 @@
-"""What the metadata of a batch says of each file: where its lines begin and end, and which file it is."""
+"""The metadata of a batch for each file: the byte range of its lines, and the identity of the file."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from trident_py.errors import SpoutError
 from trident_py.spouts.files.identity import Identity
 
 StoredSplit = list[Json]
-"""``[path, start, end, seen, identity]``, with ``origin`` where there is one; of old versions ``[path, start, end]``,
-with ``seen`` where that is more."""
+"""``[path, start, end, seen, identity]``, and ``origin`` if there is one. In old versions ``[path, start, end]``, and
+``seen`` if that is greater."""
 
 
 @frozen
 class Split:
-    """Lines of one file: the bytes from ``start`` to ``end``; none, where only the file's name has changed.
+    """Lines of one file: the bytes from ``start`` to ``end``; no lines if only the file's name has changed.
 
     Attributes:
-        path: the name that its rows have, whatever it is called when they are read.
+        path: the path in its rows, even if the file has another name when they are read.
         seen: its size when this was defined.
-        identity: what tells the file, up to ``seen``. None: defined by an old version, which counted the bytes of a
+        identity: identifies the file, up to ``seen``. None: defined by an old version, which counted the bytes of a
             compressed file as they are on disk.
-        origin: the name by which the pattern had found the file, if it was renamed to what the pattern doesn't match
-            and a new one has that name.
+        origin: the matched name before a rename to a name that the pattern doesn't match, if a new file has that name.
     """
 
     path: str
@@ -37,7 +36,7 @@ class Split:
 
     @classmethod
     def parse(cls, stored: Sequence[Json]) -> Split:
-        """Read it from a batch's metadata."""
+        """Return the split with this form in a batch's metadata."""
         match stored:
             case [str() as path, int() as start, int() as end]:
                 return cls(path, start, end, end, None)
@@ -50,12 +49,12 @@ class Split:
 
     @property
     def stored(self) -> StoredSplit:
-        """As it stands in a batch's metadata."""
+        """The form in a batch's metadata."""
         return [self.path, self.start, self.end, self.seen, *self._told]
 
     @property
     def cursor(self) -> Json:
-        """Where the file was read to, as it stands in the record; what `FileCursor.restored` takes up again."""
+        """The position of the file, in the form in which it is stored; `FileCursor.restored` reads it."""
         if self.identity:
             return [self.end, self.seen, *self._told]
         return [self.end, self.seen] if self.seen > self.end else self.end
@@ -68,12 +67,12 @@ class Split:
 
     @property
     def size(self) -> int:
-        """How many bytes."""
+        """The number of bytes."""
         return self.end - self.start
 
 
 def parse_origin(rest: Sequence[Json]) -> str | None:
-    """Return what is stored behind an identity: an origin or nothing; None: it is neither."""
+    """Return the origin that is stored after an identity; empty: no origin; None: it is not an origin."""
     match rest:
         case []:
             return ""

@@ -1,4 +1,4 @@
-"""Where a file that was followed is now: the decision alone, from what a look at its directory has shown."""
+"""The decision where a followed file is now, from the results of a look at its directory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trident_py.spouts.files.identity import Hint, Identity
 
 
 def open_same(path: str, identity: Identity | None) -> Content:
-    """Return the content of the file that had this path when it was identified, under whatever name of its directory.
+    """Return the content of the file that had this path when it was identified, under any name in its directory.
 
     Raises:
-        SpoutError: no file there has what it had.
-        OSError: it isn't identified, and can't be opened.
+        SpoutError: no file there has the same content.
+        OSError: it has no identity, and can't be opened.
     """
     if identity is None:
         return open_content(path)
@@ -30,13 +30,13 @@ def open_same(path: str, identity: Identity | None) -> Content:
             return content
     raise SpoutError(
         f"neither file {path!r} nor another one of its directory begins with the {identity.length} bytes that were "
-        f"there when its batch was defined: it was cut, replaced or taken away; put it back, under this or "
+        f"there when its batch was defined: it was cut, replaced or removed; to fix this: put it back, under this or "
         f"another name of that directory"
     )
 
 
 def beside(path: str) -> Iterator[os.DirEntry[str]]:
-    """Give the other regular files of the directory, as far as it can be listed."""
+    """Yield the other regular files of the directory, if it can be listed."""
     try:
         with os.scandir(os.path.dirname(path)) as entries:
             yield from (entry for entry in entries if entry.path != path and entry.is_file())
@@ -63,7 +63,7 @@ def _opened_if_same(path: str, identity: Identity) -> Content | None:
 
 
 class Here(Enum):
-    """What has the file's path now, by what it contains."""
+    """The file that is at the path now, compared by content."""
 
     SAME = "same"  # with another device or inode
     OTHER = "other"  # other bytes, or not all that were seen
@@ -72,7 +72,7 @@ class Here(Enum):
 
 
 class Likeness(Enum):
-    """How another file compares with all that was read of this one."""
+    """The comparison of another file with all bytes that were read of this one."""
 
     EQUAL = "equal"
     BEGINNING = "beginning"  # the same as far as it goes, but it is shorter
@@ -84,11 +84,11 @@ class Other:
     """A file in the same directory that has the same beginning.
 
     Attributes:
-        has_hint: it has the device and inode that the followed file had.
-        is_followed: it is followed as a file of its own.
-        is_still: it has not changed for a while.
-        is_evidence: what is the same is enough to tell it by where nothing has the path: the first KiB of both; or all,
-            where it is compressed or has the inode.
+        has_hint: whether it has the device and inode that the followed file had.
+        is_followed: whether it is followed as a separate file.
+        is_still: whether it has not changed for a while.
+        is_evidence: whether the equal bytes are sufficient to identify it if no file is at the path. They are if they
+            are the first KiB of both; or all bytes, if it is compressed or has the inode.
     """
 
     path: str
@@ -101,14 +101,14 @@ class Other:
 
 @frozen(kw_only=True)
 class Sighting:
-    """What is known of one followed file that may have moved.
+    """The known facts about one followed file that may have moved.
 
     Attributes:
-        is_identified: there are hashes to look for; positions of old versions have none before the first look.
-        is_unread: lines were seen that no batch has.
-        is_cut: its device and inode have other bytes now, under whatever name: it was cut, or deleted. Where they
-            are its first ones, as a header is, it is only said if a copy has more of it.
-        was_missed: it wasn't there at the look before either, so it is not being renamed at this moment.
+        is_identified: whether there are hashes to look for; positions of old versions have none before the first look.
+        is_unread: whether lines were seen that no batch has.
+        is_cut: whether its device and inode have other bytes now, under any name: it was cut, or deleted. If these are
+            its first bytes, such as a header, it is true only if a copy has more of them.
+        was_missed: whether the previous look did not find it either, so it is not being renamed at this moment.
         others: the files that begin like it, the most likely first.
     """
 
@@ -121,11 +121,11 @@ class Sighting:
 
 
 class Whereabouts(Enum):
-    """What has become of a followed file."""
+    """The result for a followed file."""
 
     HERE = "here"
     MOVED = "moved"  # to the path of the other file
-    READ = "read"  # it is gone with nothing left to read: what has its path is a new file
+    READ = "read"  # it is gone, and was read completely: the file at its path is a new one
     WAIT = "wait"  # it can't be told yet
     LOST = "lost"  # with lines that no batch has
     DOUBTFUL = "doubtful"  # the other file begins like it and ends before its position
@@ -135,11 +135,10 @@ class Whereabouts(Enum):
 
 
 def find(sighting: Sighting) -> tuple[Whereabouts, Other | None]:
-    """Decide where a followed file is, and by which other file.
+    """Decide where a followed file is, and which other file it is.
 
-    Equal hashes are the same file whatever its inode, unless another one has the device and inode as well. In doubt it
-    is an end: what is `LOST`, `DOUBTFUL`, `ALIKE`, `TAKEN_TWICE` or `UNIDENTIFIED` can't be read on without losing or
-    repeating lines.
+    Equal hashes mean the same file with any inode, unless another one has the device and inode as well. In doubt the
+    topology stops: after `LOST`, `DOUBTFUL`, `ALIKE`, `TAKEN_TWICE` or `UNIDENTIFIED`, lines would be lost or repeated.
     """
     equal = [other for other in sighting.others if other.likeness is Likeness.EQUAL]
     hinted = min((other for other in equal if other.has_hint), key=lambda other: other.is_followed, default=None)

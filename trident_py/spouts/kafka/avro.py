@@ -1,4 +1,4 @@
-"""Avro values of Kafka records: their schema as a type of Spark's, and their bytes as its values; needs fastavro."""
+"""Avro values of Kafka records: conversion of their schema to a Spark type, and of their bytes; needs fastavro."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trident_py.rows.schema import shown
 DECIMAL_DIGITS_MAX = 38
 _DIGITS = Context(prec=DECIMAL_DIGITS_MAX)
 _EXACT = "trident-exact-decimal"
-"""The logical type by which fastavro knows decimals that `_exact_decimal` reads."""
+"""The logical type in fastavro for decimals that `_exact_decimal` reads."""
 
 _PLAIN: Mapping[str, t.DataType] = {
     "boolean": t.BooleanType(),
@@ -40,10 +40,10 @@ _WIDENED = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): 
 
 
 def avro_schema(text: object) -> Any:
-    """Return a schema as its JSON says it, without the logical types that Spark lacks: what they annotate stays.
+    """Return the schema of a JSON text, without logical types that Spark lacks; the annotated types stay.
 
     Raises:
-        TopologyError: it is no Avro schema.
+        TopologyError: it is not an Avro schema.
         ConfigError: fastavro is not installed.
     """
     if not isinstance(text, str):
@@ -53,21 +53,21 @@ def avro_schema(text: object) -> Any:
         schema = _known_logical_types(json.loads(text))
         fastavro.parse_schema(schema)
     except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
-        raise TopologyError(f"schema={shown(text)} is no Avro schema: {type(error).__name__}: {error}") from error
+        raise TopologyError(f"schema={shown(text)} is not an Avro schema: {type(error).__name__}: {error}") from error
     return schema
 
 
 def avro_type(schema: Any) -> t.DataType:
-    """Return the type of Spark's for a schema of `avro_schema`; every field may be NULL.
+    """Return the Spark type for a schema of `avro_schema`; every field may be NULL.
 
     Raises:
-        TopologyError: there is none.
+        TopologyError: there is no such type.
     """
     return _spark_type(_fastavro().parse_schema(schema, expand=True))
 
 
 def avro_decoder(schema: Any) -> Callable[[bytes], Any]:
-    """Return what reads a value of a schema of `avro_schema`; it raises ValueError for bytes that are none."""
+    """Return a function that decodes a value of a schema of `avro_schema`; it raises ValueError for invalid bytes."""
     fastavro = _fastavro()
     for kind in ("bytes", "fixed"):
         fastavro.read.LOGICAL_READERS[f"{kind}-{_EXACT}"] = _exact_decimal
@@ -107,7 +107,7 @@ def _exact_decimal(stored: bytes, schema: Mapping[str, Any], _: object = None) -
 
 
 def _spark_type(schema: Any) -> t.DataType:
-    """Return the type for a schema whose names are expanded."""
+    """Return the type for a schema with expanded names."""
     match schema:
         case {"type": "record", "fields": [_, *_] as fields}:
             return t.StructType([t.StructField(each["name"], _spark_type(each["type"])) for each in fields])
@@ -136,7 +136,7 @@ def _logical(schema: Mapping[str, Any]) -> t.DataType:
 
 
 def _union(branches: Sequence[Any]) -> t.DataType:
-    """Return the type of the one branch that isn't null; numbers of two sizes are of the larger one."""
+    """Return the type of the one branch that isn't null; for numbers of two sizes, the larger one."""
     kinds = [each["type"] if isinstance(each, dict) and set(each) == {"type"} else each for each in branches]
     present = [each for each in kinds if each != "null"]
     if len(present) == 1:
@@ -149,7 +149,8 @@ def _union(branches: Sequence[Any]) -> t.DataType:
 
 def _has_no_type(schema: Any) -> TopologyError:
     return TopologyError(
-        f"Spark has no type for {shown(schema)} in an Avro schema; read value='binary', and decode it in a map"
+        f"Spark has no type for {shown(schema)} in an Avro schema; to fix this: read value='binary', and decode it in "
+        f"a map"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a Kafka cluster tells of topics: the one place of the coordinator's that talks to it."""
+"""Queries of a Kafka cluster about topics; the coordinator uses no other connection."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ log = logging.getLogger(__name__)
 
 
 GONE_SECONDS = 10.0
-"""How long a topic may be missing until it counts as deleted: a broker that has just started may not know it yet."""
+"""How long a topic may be missing before it counts as deleted: a broker that has just started may not know it yet."""
 
 
 @define
 class TopicIds:
-    """Compares the topics of one spout.
+    """Checks that the topics of one spout are still the same.
+
+    Kafka gives each topic an id, and never the same id twice. So if a topic has the id of a batch after the records of
+    the batch were read, the records are those that the batch was defined for.
 
     Attributes:
         spout: its name, for messages.
-        cluster: has the topics.
-        clock: tells monotonic seconds.
+        cluster: the cluster of the topics.
+        clock: returns monotonic seconds.
     """
 
     spout: str
@@ -44,29 +47,30 @@ class TopicIds:
     _missing: dict[str, float] = field(factory=dict, init=False)  # since when
 
     def verify(self, ranges: Collection[OffsetRange]) -> None:
-        """Ask the cluster whether the topics of a batch are those that it was defined for.
+        """Check that the topics of a batch are the same as in its definition, by a query of the cluster.
 
         Raises:
-            SpoutError: one is another topic of that name, or is deleted.
-            FailedException: one is missing, or the cluster doesn't answer.
+            SpoutError: a topic was deleted, or replaced by another topic of its name.
+            FailedException: a topic is missing, or the cluster doesn't answer.
         """
         wanted = {(each.topic, each.topic_id) for each in ranges}
         try:
             with errors_of_spout(self.spout):
                 found = self.cluster.described({name for name, _ in wanted})
         except KafkaException as error:
-            self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
+            self.cluster.close()  # after a disconnect, a client may not notice changes
             raise FailedException(
-                f"spout {self.spout!r}: Kafka doesn't tell whether its topics are those that were read: {error}"
+                f"spout {self.spout!r}: Kafka doesn't answer whether its topics are the same as when they were read: "
+                f"{error}"
             ) from error
         self.check(wanted, found)
 
     def check(self, wanted: Iterable[tuple[str, str]], found: Mapping[str, Topic]) -> None:
-        """Compare the topics that were read, by name and id, with those that are there.
+        """Compare the topics that were read, by name and id, with the existing ones.
 
         Raises:
-            SpoutError: one is another topic of that name, or is deleted.
-            FailedException: one is missing, perhaps for a moment only.
+            SpoutError: a topic was deleted, or replaced by another topic of its name.
+            FailedException: a topic is missing, perhaps only for a moment.
         """
         for name, topic_id in sorted(set(wanted)):
             if name in found:
@@ -78,25 +82,25 @@ class TopicIds:
     def _compare(self, name: str, before: str, now: str) -> None:
         if before != now:
             raise SpoutError(
-                f"spout {self.spout!r}: topic {name!r} was deleted and made anew since it was read (its id was "
-                f"{before}, and is {now}), so records of the first one can't be read any more; to fix this: "
-                f"`trident reset` the topology to read the new topic"
+                f"spout {self.spout!r}: topic {name!r} was deleted and made again since it was read (its id was "
+                f"{before}, and is {now}), so records of the first one can't be read any more; to fix this: `trident "
+                f"reset` the topology to read the new topic"
             )
 
     def _miss(self, name: str) -> None:
         since = self._missing.setdefault(name, self.clock())
         what = f"spout {self.spout!r}: topic {name!r}, which was read before, is not there"
         if self.clock() - since < GONE_SECONDS:
-            raise FailedException(f"{what} just now; if it stays away, the topology stops")
+            raise FailedException(f"{what} just now; if it stays missing, the topology stops")
         raise SpoutError(
             f"{what} any more: it was deleted, with any records that were not read, or the user that options= names "
             f"may not describe it any more; to fix this: give that user the right to describe the topic; or leave it "
-            f"out of topics=, to go on without it; or `trident reset` the topology"
+            f"out of topics=, to continue without it; or `trident reset` the topology"
         )
 
 
 TIMEOUT_SECONDS = 10.0
-"""How long the cluster may take for an answer."""
+"""The timeout for an answer of the cluster."""
 
 _GROUP = "group.id"
 
@@ -106,7 +110,7 @@ class Topic:
     """One topic.
 
     Attributes:
-        id: tells it from another one of this name.
+        id: differs from the id of another topic of this name.
         partitions: their numbers.
     """
 
@@ -117,10 +121,10 @@ class Topic:
 
 @define
 class Cluster:
-    """A cluster, asked by a client of its own that is made when it is needed.
+    """A cluster with its own clients, which are made at their first use.
 
     Attributes:
-        options: librdkafka's, ``bootstrap.servers`` among them.
+        options: librdkafka's options, including ``bootstrap.servers``.
     """
 
     options: Mapping[str, Any]
@@ -129,7 +133,7 @@ class Cluster:
 
     @property
     def client(self) -> AdminClient:
-        """The client that asks."""
+        """The client for queries."""
         if self._admin is None:
             given = {name: value for name, value in self.options.items() if name != _GROUP}
             self._admin = AdminClient(given, logger=client_log)
@@ -137,14 +141,14 @@ class Cluster:
 
     @property
     def consumer(self) -> kafka.Consumer:
-        """The one that commits offsets and looks times up; it reads nothing, and joins no group."""
+        """The client that commits offsets and finds committed ones; it reads no records, and joins no group."""
         if self._consumer is None:
             given = {_GROUP: "trident", **self.options, "enable.auto.commit": False}
             self._consumer = kafka.Consumer(given, logger=client_log)
         return self._consumer
 
     def topics(self, wanted: Collection[str] | re.Pattern[str]) -> dict[str, Topic]:
-        """Return those of the ``wanted`` topics that there are."""
+        """Return the existing topics of ``wanted``."""
         self.client.poll(0)  # it logs then
         if not isinstance(wanted, re.Pattern):
             return self.described(wanted)  # one that may not be described isn't listed, and is an error by its name
@@ -152,7 +156,7 @@ class Cluster:
         return self.described([name for name in listed if wanted.fullmatch(name)])
 
     def described(self, names: Collection[str]) -> dict[str, Topic]:
-        """Return those of the topics with these names that there are."""
+        """Return the existing topics with these names."""
         if not names:
             return {}
         described = self.client.describe_topics(kafka.TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
@@ -168,7 +172,7 @@ class Cluster:
         return found
 
     def compacted(self, topics: Collection[str]) -> list[str]:
-        """Return those of ``topics`` whose records Kafka may remove one by one, so that a range changes."""
+        """Return the compacted topics: Kafka may remove single records of them, so that a range changes."""
         resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in topics]
         if not resources:
             return []
@@ -177,7 +181,7 @@ class Cluster:
         return sorted(name for name, policy in told.items() if "compact" in policy)
 
     def has_compacted(self, wanted: Collection[str] | re.Pattern[str]) -> bool | None:
-        """Tell whether one of the ``wanted`` topics is compacted; None: the cluster doesn't answer."""
+        """Return whether one of the ``wanted`` topics is compacted; None: the cluster doesn't answer."""
         try:
             return bool(self.compacted(self.topics(wanted)))
         except kafka.KafkaException as error:
@@ -185,27 +189,27 @@ class Cluster:
             return None
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the last stable offset of each: the end of what no open transaction holds back."""
+        """Return the last stable offset of each partition: the end of records that no open transaction holds back."""
         return self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def beginnings(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the first offset of each that is there."""
+        """Return the first available offset of each partition."""
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def at(self, moment: datetime, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Return the offset of the first record from ``moment`` on, in each; its end if there is none."""
+        """Return the offset of each partition's first record at or after ``moment``; without one, its end."""
         found = self._offsets(partitions, OffsetSpec.for_timestamp(int(moment.timestamp() * 1000)))
         missing = [each for each, offset in found.items() if offset < 0]
         return {**found, **self.ends(missing)}
 
     def committed(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Say what the group of the options has committed; nothing for those that it hasn't."""
+        """Return the offsets that the group of the options has committed; partitions without one are left out."""
         asked = [kafka.TopicPartition(*each) for each in partitions]
         told = self.consumer.committed(asked, timeout=TIMEOUT_SECONDS)
         return {(each.topic, each.partition): each.offset for each in told if each.offset >= 0}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit for the group of the options, for Kafka's own tools to see; nothing else depends on it."""
+        """Commit offsets for the group of the options. Only Kafka's own tools use them."""
         given = [kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
         try:
             self.consumer.commit(offsets=given, asynchronous=False)
@@ -214,7 +218,7 @@ class Cluster:
         self.consumer.poll(0)  # it logs then; there is nothing that it reads
 
     def close(self) -> None:
-        """Let the clients go."""
+        """Close the clients."""
         if self._admin is not None:
             self._admin.poll(0)  # it logs then
         if self._consumer is not None:
@@ -234,13 +238,13 @@ class Cluster:
 
 
 def is_wanted(name: str, wanted: Collection[str] | re.Pattern[str]) -> bool:
-    """Tell whether a topic is one of those that are ``wanted``."""
+    """Return whether ``wanted`` includes or matches the name of a topic."""
     return bool(wanted.fullmatch(name)) if isinstance(wanted, re.Pattern) else name in wanted
 
 
 @contextmanager
 def errors_of_spout(spout: str) -> Iterator[None]:
-    """Raise what a spout's block meets: KafkaException where it may pass, and SpoutError where it stays for ever."""
+    """Convert errors of the block: raise SpoutError for permanent ones, and KafkaException for temporary ones."""
     try:
         yield
     except kafka.KafkaException as error:

@@ -29,33 +29,33 @@ Topics: TypeAlias = Collection[str] | re.Pattern[str]
 Start: TypeAlias = str | datetime | Mapping[Partition, int]
 
 POLICY_SECONDS = 30.0
-"""How often it is looked whether a topic is compacted by now."""
+"""The interval between checks whether a topic is compacted."""
 
 SAMPLED_BATCHES = 100
-"""After so many batches it is looked anew how large records are."""
+"""The number of batches after which the size of records is measured again."""
 
 SAMPLED_RECORDS = 100
-"""Of so many offsets."""
+"""The number of offsets for such a measurement."""
 
 
 @frozen(kw_only=True)
 class Limits:
-    """How large a batch may be."""
+    """The maximum size of a batch."""
 
     records: int
     bytes: int
 
 
-# large: what it is given, ten settings, and what it remembers of one spout belong to one thread
+# large: its ten settings and its memory of one spout belong to one thread
 @define(kw_only=True)
 class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
-    """Looks what there is, and cuts it into batches.
+    """Finds new records, and divides them into batches.
 
     Attributes:
-        start: where the first batch of all begins.
-        is_exact: whether a range has to stay what it is.
+        start: the beginning of the first batch of all.
+        is_exact: whether a range must not change.
         commits: whether offsets are committed for a group.
-        mean_bytes: tells how large the records of a range are.
+        mean_bytes: returns the mean size of the records of a range.
     """
 
     name: str
@@ -81,7 +81,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     _sampled: int = field(default=0, init=False)
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
-        """Go on where the last batch ended."""
+        """Continue after the last batch."""
         self._positions = positions_of(cursors)
         self._is_new = not cursors
 
@@ -90,13 +90,13 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         return dict(cursor_of(OffsetRange.parse(stored)) for stored in metadata)
 
     def is_ready(self, txid: int) -> bool:
-        """Tell whether there are records, or partitions whose beginning is to be kept; a look at the cluster."""
+        """Return whether the cluster has new records, or partitions with a beginning that must be stored."""
         if not self._next:
             self._next = self._look()
         return bool(self._next)
 
     def lag(self) -> Mapping[str, int]:
-        """Return how many offsets there are behind what was read, up to the last stable one, by ``topic/partition``."""
+        """Return the number of unread offsets up to the last stable one, by ``topic/partition``."""
         lag = {}
         for each in self._there:
             position = self._positions.get((each.topic, each.partition))
@@ -104,7 +104,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         return lag
 
     def limit_batches(self, max_rows: int | None) -> None:
-        """Cut at so many records."""
+        """Limit batches to ``max_rows`` records; None: no additional limit."""
         self._rows_max, self._next = max_rows, []
 
     def initialize_transaction(
@@ -113,7 +113,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         """Return the ranges that `is_ready` has found, or those that the transaction had before.
 
         Raises:
-            SpoutError: these are of topics that are there no more.
+            SpoutError: their topics were deleted or replaced.
         """
         if curr_metadata is not None:
             ranges = [OffsetRange.parse(stored) for stored in curr_metadata]
@@ -128,13 +128,13 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         return [each.stored for each in ranges]
 
     def success(self, txid: int) -> None:
-        """Tell Kafka's own tools how far it is; they, and nobody else, go by that."""
+        """Commit the offsets of the batch for Kafka's own tools; nothing else uses them."""
         ranges = self._ranges.pop(txid, [])
         if ranges:
             self.cluster.commit({(each.topic, each.partition): each.end for each in ranges})
 
     def close(self) -> None:
-        """Let the cluster go."""
+        """Close the cluster's clients."""
         self.cluster.close()
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
                 with errors_of_spout(self.name):
                     return self._found()
             except BaseException:
-                self.cluster.close()  # a client that was cut off may go on asking as if nothing had happened since
+                self.cluster.close()  # after a disconnect, a client may not notice changes
                 raise
 
     def _found(self) -> list[OffsetRange]:
@@ -159,7 +159,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
             self._found_nothing = True
         beginnings = self.cluster.beginnings(ids)
         new = self._begun([each for each in ids if each not in self._positions], beginnings)
-        ends = self.cluster.ends(ids)  # asked last: records that come meanwhile are behind where a partition begins
+        ends = self.cluster.ends(ids)  # last: so records that arrive meanwhile are after the start of a partition
         starts = {each: position.offset for each, position in self._positions.items() if each in ids} | new
         for each, start in starts.items():
             self._check_kept(each, start, beginnings[each], ends[each])
@@ -173,11 +173,11 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
 
     @property
     def _keeps_beginnings(self) -> bool:
-        """Whether it matters when it was looked first: from then on nothing may be missed."""
+        """Whether the time of the first look matters, because no later record may be skipped."""
         return self._is_new and self.start != "earliest"
 
     def _begun(self, partitions: Collection[Partition], beginnings: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Say where partitions begin that were not read before; those that appear later at their first record."""
+        """Return the first offsets of unread partitions; those that appear later begin at their first record."""
         found = {each: beginnings[each] for each in partitions}
         if not self._is_new or self.start == "earliest" or not partitions:
             return found
@@ -212,18 +212,19 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         where = f"spout {self.name!r}: {partition[0]}/{partition[1]}"
         if partition not in self._positions and not beginning <= start <= end:
             raise SpoutError(
-                f"{where} is to begin at offset {start}, as start= says, and holds those from {beginning} up to {end}, "
-                f"the last stable one; give another start="
+                f"{where} is to begin at offset {start}, as start= says, and holds those from {beginning} up to "
+                f"{end}, the last stable one; to fix this: give another start="
             )
         if beginning > start:
             raise SpoutError(
-                f"{where} was read up to offset {start}, and begins at {beginning} by now: {beginning - start} records "
-                f"have expired before they were read; bring them back, or `trident reset` the topology to go on without"
+                f"{where} was read up to offset {start}, and begins at {beginning} by now: {beginning - start} "
+                f"records have expired before they were read; to fix this: restore them, or `trident reset` the "
+                f"topology to continue without them"
             )
         if end < start:
             raise SpoutError(
-                f"{where} was read up to offset {start}, and ends at {end}: it was cut, or its brokers have lost what "
-                f"they had confirmed; bring that back, or `trident reset` the topology"
+                f"{where} was read up to offset {start}, and ends at {end}: it was cut, or its brokers have lost "
+                f"confirmed records; to fix this: restore them, or `trident reset` the topology"
             )
 
     def _check_policy(self, topics: Mapping[str, Topic]) -> None:
@@ -233,8 +234,8 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         compacted = self.cluster.compacted(topics)
         if compacted:
             raise SpoutError(
-                f"spout {self.name!r}: Kafka compacts {', '.join(compacted)}, so a batch would not be the same when it "
-                f"is read again; set cleanup.policy=delete there, or start the topology again, and it is read as an "
-                f"opaque source"
+                f"spout {self.name!r}: Kafka compacts {', '.join(compacted)}, so a batch would not be the same when "
+                f"it is read again; to fix this: set cleanup.policy=delete there, or start the topology again, which "
+                f"then reads an opaque source"
             )
         self._checked, self._policy_at = frozenset(topics), time.monotonic()

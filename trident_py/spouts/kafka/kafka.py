@@ -1,4 +1,4 @@
-"""Records of Kafka topics; needs confluent-kafka only when it is asked for something."""
+"""Records of Kafka topics; confluent-kafka is imported only when it is needed."""
 
 from __future__ import annotations
 
@@ -30,39 +30,42 @@ if TYPE_CHECKING:
 BATCH_RECORDS_MAX = 500_000
 BATCH_BYTES_MAX = 64 * 1024 * 1024
 SMALL_RECORDS = 2_000
-"""Up to here the driver reads a batch itself: then it can share a Spark job with others."""
+"""The maximum number of records in a batch that the driver reads itself; then it can share a Spark job with others."""
 
 
 class KafkaSpout(ITridentSpout[list[StoredRange]]):
     """Emits the records of Kafka topics: ``[from, to)`` of each partition, up to the last stable offset.
 
-    Records of transactions that were aborted are left out, and what an open one holds back waits. A batch is the same
-    each time, so long as Kafka keeps it; where a topic is compacted (`cleanup.policy`), it isn't, and the spout is
-    opaque: that is asked of the cluster when it is needed, and one that is compacted later stops the topology by name.
-    So do records that expire before they were read, and topics that were cut, or deleted and made anew.
+    Records of aborted transactions are left out, and records that an open transaction holds back are read later. A
+    batch is exact as long as Kafka keeps its records. If a topic is compacted (`cleanup.policy`), it isn't, and the
+    spout is opaque. The spout queries the cluster for this when it is needed. If a topic is compacted later, the
+    topology stops with an error that names it. The same happens if records expire before they were read, or if a topic
+    was cut, or deleted and made again.
 
     Rows have the fields of Spark's own source: ``key binary, value binary, topic string, partition int, offset bigint,
     timestamp timestamp, headers array<struct<key string, value binary>>``.
 
     Args:
         bootstrap_servers: ``"host:port,…"``, or several of them.
-        topics: a name, a list of names, or a compiled pattern that a whole name has to match. Partitions and topics
-            that appear later are read from their first record on.
-        start: where the first batch of all begins: ``"earliest"``, ``"latest"``, ``"committed"`` (what ``group_id`` has
-            committed), a `datetime`, or offsets by ``(topic, partition)``, of which the others begin at the earliest.
+        topics: a name, a list of names, or a compiled pattern that a whole name must match. Partitions and topics that
+            appear later are read from their first record on.
+        start: the beginning of the first batch of all: ``"earliest"``, ``"latest"``, ``"committed"`` (the offsets that
+            ``group_id`` has committed), a `datetime`, or offsets by ``(topic, partition)``. Partitions without an
+            offset begin at the earliest.
         max_records_per_batch: of all partitions together.
         max_bytes_per_batch: the same in bytes, as estimated from some of the records.
-        group_id: the offsets of each batch are committed for it once that has succeeded, for Kafka's tools to see.
-        value: what ``value`` is: ``"binary"``, ``"string"`` (UTF-8), ``"json"``: an object with the fields of
-            ``schema``, or ``"avro"``: one value of the Avro schema ``schema``, and nothing before it or behind it.
-        schema: of JSON the fields, as DDL or a StructType; JSON has dates, timestamps and decimals as text. Of Avro the
-            schema's own JSON text.
-        on_decode_error: a value that is no such thing ends the topology and is named (``"fail"``), is NULL
-            (``"null"``), or its record is left out (``"skip"``).
-        options: librdkafka's, such as ``security.protocol``; never printed.
+        group_id: the group for which the offsets of each batch are committed once it has succeeded, for Kafka's tools.
+        value: the format of ``value``: ``"binary"``, ``"string"`` (UTF-8), ``"json"`` or ``"avro"``. JSON is an object
+            with the fields of ``schema``. Avro is one value of the Avro schema ``schema``, with nothing before or after
+            it.
+        schema: for JSON the fields, as DDL or a StructType; JSON has dates, timestamps and decimals as text. For Avro
+            the schema's own JSON text.
+        on_decode_error: the treatment of a value that is not in this format. ``"fail"``: the topology ends and names
+            it. ``"null"``: it is NULL. ``"skip"``: its record is left out.
+        options: librdkafka's options, such as ``security.protocol``; never printed.
 
     Raises:
-        TopologyError: an argument that can't work.
+        TopologyError: an argument can't work.
         ConfigError: confluent-kafka, or fastavro for Avro, is not installed.
     """
 
@@ -102,12 +105,15 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
 
     @property
     def output_schema(self) -> StructType:  # type: ignore[override]
-        """As Spark's own source, but for the value."""
+        """The fields of Spark's own source, except for the type of the value."""
         return fields_of(self._values)
 
     @property
     def replay(self) -> Replay:  # type: ignore[override]
-        """Opaque where a topic is compacted; where the cluster doesn't answer, exact, and one that is stops by name."""
+        """Opaque if a topic is compacted, else exact.
+
+        It is exact, too, if the cluster doesn't answer. Then a compacted topic stops the topology by name.
+        """
         if self._replay is None:
             with closing(self._cluster()) as cluster:
                 compacted = cluster.has_compacted(self._topics)
@@ -115,7 +121,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         return self._replay
 
     def details(self) -> Mapping[str, Json]:
-        """Return the topics: one that is left out is left alone, another one is read from its beginning."""
+        """Return the topics; if they change, a removed one is ignored, and a new one is read from its beginning."""
         return {"topics": self._shown_topics}
 
     @property
@@ -123,7 +129,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         return self._topics.pattern if isinstance(self._topics, re.Pattern) else ", ".join(self._topics)
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> KafkaCoordinator:
-        """Look for records."""
+        """Return a coordinator that looks for records."""
         from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Limits
 
         return KafkaCoordinator(
@@ -138,7 +144,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         )
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> KafkaEmitter:
-        """Have Spark tasks read."""
+        """Return an emitter that reads in Spark tasks."""
         from trident_py.spouts.kafka.cluster import TopicIds
 
         return KafkaEmitter(self._reader, TopicIds(tx_state_id, self._cluster()), context.parallelism)
@@ -156,16 +162,16 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
 
 
 class KafkaEmitter(Emitter[list[StoredRange]]):
-    """Cuts a batch into about as many pieces as there are tasks at once."""
+    """Divides a batch into about as many pieces as there are parallel tasks."""
 
     def __init__(self, reader: KafkaReader, ids: TopicIds, tasks: int) -> None:
         self._reader, self._ids, self._tasks = reader, ids, tasks
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: list[StoredRange], collector: TridentCollector) -> None:
-        """Emit the records of the ranges, if their topics are the same after they were read.
+        """Emit the records of the ranges, if their topics are still the same after they were read.
 
         Raises:
-            SpoutError: a topic was deleted, and another one of that name made.
+            SpoutError: a topic was deleted, or replaced by another topic of its name.
         """
         ranges = [OffsetRange.parse(stored) for stored in metadata]
         is_small = sum(each.size for each in ranges) <= SMALL_RECORDS
@@ -173,7 +179,7 @@ class KafkaEmitter(Emitter[list[StoredRange]]):
         collector.emit_splits(splits, self._reader, on_driver=is_small, verify=partial(self._ids.verify, ranges))
 
     def close(self) -> None:
-        """Let the cluster go."""
+        """Close the cluster's clients."""
         self._ids.cluster.close()
 
 
@@ -186,10 +192,10 @@ def _names(topics: str | Collection[str]) -> tuple[str, ...]:
 
 def _checked_start(start: object, group_id: str | None) -> Start:
     if start == "committed" and group_id is None:
-        raise TopologyError("start='committed' needs group_id=, whose offsets it goes on from")
+        raise TopologyError("start='committed' needs group_id=, the group of the offsets")
     if isinstance(start, datetime):
         if start.tzinfo is None:
-            raise TopologyError(f"start={start!r} has no time zone; give it one, such as datetime.UTC")
+            raise TopologyError(f"start={start!r} has no time zone; to fix this: give it one, such as datetime.UTC")
         return start
     if isinstance(start, Mapping):
         return {(str(topic), int(partition)): int(offset) for (topic, partition), offset in start.items()}

@@ -1,4 +1,4 @@
-"""Ranges of offsets: what a batch of a Kafka spout consists of, and how one is cut from what is there."""
+"""Ranges of offsets: the contents of a Kafka spout's batch, and their division."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ StoredRange: TypeAlias = dict[str, Any]
 
 @frozen(order=True)
 class OffsetRange:
-    """The records of a partition from one offset up to, and without, another one.
+    """The records of a partition from one offset up to, but not including, another one.
 
     Attributes:
-        start: the first offset; where nothing was read of the partition before, what is in front of it never will be.
-        end: the offset behind the last one. Some of those between may have no record: aborted ones, and Kafka's own.
-        topic_id: tells the topic from another one that had or will have its name.
+        start: the first offset; if nothing of the partition was read before, earlier records are never read.
+        end: the offset after the last one. Some offsets in between may have no record: aborted records, and Kafka's
+            own.
+        topic_id: differs from the id of any other topic of the same name.
     """
 
     topic: str
@@ -39,7 +40,7 @@ class OffsetRange:
 
     @property
     def stored(self) -> StoredRange:
-        """As metadata."""
+        """The form in the metadata."""
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -50,7 +51,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many records it has at most."""
+        """The maximum number of records in it."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -59,10 +60,10 @@ class OffsetRange:
 
 @frozen
 class Position:
-    """Up to where a partition was read.
+    """The position of a partition.
 
     Attributes:
-        offset: the next one.
+        offset: the next offset to read.
         topic_id: see `OffsetRange`.
     """
 
@@ -71,12 +72,12 @@ class Position:
 
 
 def cursor_of(given: OffsetRange) -> tuple[str, Json]:
-    """Return the cursor that a range moves, and where to."""
+    """Return the name and the new value of the cursor that a range moves."""
     return f"{given.topic}/{given.partition}", {"offset": given.end, "id": given.topic_id}
 
 
 def positions_of(cursors: Mapping[str, Json]) -> dict[Partition, Position]:
-    """Say what `cursor_of` has made cursors of."""
+    """Return the positions of cursors that `cursor_of` has made."""
     found: dict[Partition, Position] = {}
     for name, cursor in cursors.items():
         topic, _, partition = name.rpartition("/")
@@ -86,7 +87,7 @@ def positions_of(cursors: Mapping[str, Json]) -> dict[Partition, Position]:
 
 
 def limited(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:
-    """Return the beginnings of ``ranges``, so many records at most: an equal part of each, if it is that long."""
+    """Return the beginnings of ``ranges``, at most ``records`` records: an equal part of each, if it is that long."""
     left, found = records, []
     by_size = sorted(ranges, key=lambda each: each.size)
     for number, each in enumerate(by_size):
@@ -97,7 +98,7 @@ def limited(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:
 
 
 def shared_out(ranges: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
-    """Say what each of so many tasks reads: about as many records, in the order of ``ranges``."""
+    """Return the ranges for each of ``tasks`` tasks: about the same number of records, in the order of ``ranges``."""
     size = max(1, -(-sum(each.size for each in ranges) // tasks))
     given: list[list[OffsetRange]] = [[]]
     room = size

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
 ROWS_MAX = 10_000
-"""Of one Arrow batch."""
+"""The maximum number of rows of one Arrow batch."""
 
 SILENCE_SECONDS = 30.0
-"""How long a cluster may give nothing of what it has."""
+"""How long a cluster may return no records of a range before the read fails."""
 
 POLL_SECONDS = 0.1
 
@@ -34,8 +34,8 @@ _MILLIS_MIN, _MILLIS_MAX = -62_135_596_800_000, 253_402_300_799_999
 _READING = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
-    "enable.partition.eof": True,  # a range may end in aborted records, of which nothing else tells
-    "auto.offset.reset": "error",  # what has expired is an error, and not the next record
+    "enable.partition.eof": True,  # a range may end in aborted records, which have no other sign
+    "auto.offset.reset": "error",  # expired records are an error, not skipped
     "fetch.wait.max.ms": 50,
 }
 
@@ -45,7 +45,7 @@ _kept = threading.local()
 
 
 def fields_of(values: ValueFormat) -> t.StructType:
-    """Return the fields of the rows: as those of Spark's own source."""
+    """Return the fields of the rows, like those of Spark's own source."""
     return t.StructType(
         [
             t.StructField("key", t.BinaryType()),
@@ -64,26 +64,26 @@ class KafkaReader:
     """Reads ranges: rows with the fields of `fields_of`.
 
     Attributes:
-        options: librdkafka's, ``bootstrap.servers`` among them; they may have a password, and travel to tasks.
-        values: what is made of values.
+        options: librdkafka's options, including ``bootstrap.servers``; they may have a password, and are sent to tasks.
+        values: the format of the values.
     """
 
     options: Mapping[str, Any] = field(repr=False)
     values: ValueFormat
 
     def __call__(self, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
-        """Return the records of ``ranges``, in their order.
+        """Yield the records of ``ranges``, in their order.
 
         Raises:
-            SpoutError: some are there no more, or can't be read.
-            FailedException: the cluster doesn't give them just now.
+            SpoutError: some records are gone, or can't be read.
+            FailedException: the cluster doesn't return them now.
         """
         for each in ranges:
             for records in self._records(each):
                 yield self._batch(records)
 
     def mean_bytes(self, given: OffsetRange) -> float:
-        """Say how large the first records of a range are on average; 0: there are none."""
+        """Return the mean size of the first records of a range, in bytes; 0: there are no records."""
         for records in self._records(given):
             return sum(len(each) for each in records) / len(records)
         return 0.0
@@ -138,18 +138,18 @@ class KafkaReader:
         return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(columns, schema, strict=True)], schema=schema)
 
     def _told(self, record: Message) -> tuple[int | None, list[dict[str, Any]] | None] | None:
-        """Return the time and the headers of a record; None: it is left out, as they can't be read.
+        """Return the time and the headers of a record; None: it is left out, because they can't be read.
 
         Raises:
-            SpoutError: they can't, and ``on_decode_error`` says so.
+            SpoutError: they can't be read, and ``on_decode_error`` is ``"fail"``.
         """
         try:
             return _micros(record), _headers(record)
         except Exception as error:
             if self.values.on_error == "fail":
                 raise SpoutError(
-                    f"{_named(record)}: its timestamp or headers can't be read: {type(error).__name__}: {error}; "
-                    f"on_decode_error='null' or 'skip' goes on without"
+                    f"{_named(record)}: its timestamp or headers can't be read: {type(error).__name__}: {error}; to "
+                    f"fix this: set on_decode_error='null' or 'skip' to continue without them"
                 ) from error
             return (None, None) if self.values.on_error == "null" else None
 
@@ -172,15 +172,15 @@ def _read(consumer: Consumer, given: OffsetRange) -> Iterator[list[Message]]:
         if found:
             heard = time.monotonic()
         elif time.monotonic() - heard > SILENCE_SECONDS:
-            raise FailedException(f"{given}: the cluster gives nothing of it, for {SILENCE_SECONDS:.0f} s")
+            raise FailedException(f"{given}: the cluster has returned no record of it for {SILENCE_SECONDS:.0f} s")
 
 
 def _ended(message: Message, error: KafkaError, given: OffsetRange) -> int:
-    """Return up to where it is read, as a message that is no record tells.
+    """Return the offset up to which the range was read, from a message that is not a record.
 
     Raises:
-        SpoutError: the records are there no more.
-        FailedException: another time, perhaps.
+        SpoutError: the records are gone.
+        FailedException: the error is temporary.
     """
     from confluent_kafka import KafkaError as Codes
 
@@ -190,7 +190,7 @@ def _ended(message: Message, error: KafkaError, given: OffsetRange) -> int:
 
 
 def _failure(given: OffsetRange, error: KafkaError) -> SpoutError | FailedException:
-    """Return what follows from an error of Kafka's while a range is read."""
+    """Return the error that follows from an error of Kafka's while a range is read."""
     from confluent_kafka import KafkaError as Codes
 
     from trident_py.interfaces.verdict import Verdict
@@ -198,11 +198,11 @@ def _failure(given: OffsetRange, error: KafkaError) -> SpoutError | FailedExcept
 
     if error.code() in {Codes._AUTO_OFFSET_RESET, Codes.OFFSET_OUT_OF_RANGE}:  # noqa: SLF001
         return SpoutError(
-            f"{given}: Kafka has these records no more ({error}): they have expired, or the topic was cut or made "
-            f"anew; bring them back, or `trident reset` the topology"
+            f"{given}: Kafka does not have these records any more ({error}): they have expired, or the topic was cut "
+            f"or made again; to fix this: restore them, or `trident reset` the topology"
         )
     if verdict_of(Call.READ, error) is Verdict.NEVER:
-        return SpoutError(f"{given}: Kafka refuses to give these records: {shown_error(error)}")
+        return SpoutError(f"{given}: Kafka refuses to return these records: {shown_error(error)}")
     return FailedException(f"{given}: {error}")
 
 

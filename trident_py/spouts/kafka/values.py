@@ -1,4 +1,4 @@
-"""Values of Kafka records, from bytes to what the field ``value`` of a stream is."""
+"""Values of Kafka records: conversion from bytes to the field ``value`` of a stream."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from trident_py.rows.schema import arrow_array, schema_of, shown
 from trident_py.spouts.kafka.avro import avro_decoder, avro_schema, avro_type
 
 _FLOAT32_END = 2.0**128 * (1 - 2.0**-25)
-"""From here on a number is infinite as a float of 32 bits."""
+"""The limit from which a number is infinite as a float of 32 bits."""
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BELOW_MICROS = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 
 def check_json_type(kind: t.DataType, name: str = "value") -> None:
-    """See whether JSON has values of this type; ``name`` is of the field that has it.
+    """Check that JSON has values of this type; ``name`` is the name of the field.
 
     Raises:
-        TopologyError: it hasn't.
+        TopologyError: it has none.
     """
     match kind:
         case t.StructType():
@@ -41,23 +41,24 @@ def check_json_type(kind: t.DataType, name: str = "value") -> None:
             check_json_type(kind.valueType, name)
         case t.MapType():
             raise TopologyError(
-                f"the field {name!r} is {kind.simpleString()}, and keys in JSON are texts; declare it as map<string, …>"
+                f"the field {name!r} is {kind.simpleString()}, and keys in JSON are texts; to fix this: declare it as "
+                f"map<string, …>"
             )
         case t.BinaryType():
             raise TopologyError(
-                f"the field {name!r} is binary, and JSON has no such values; declare it as string, and decode it in a "
-                f"map"
+                f"the field {name!r} is binary, and JSON has no such values; to fix this: declare it as string, and "
+                f"decode it in a map"
             )
 
 
 def json_decoder(kind: t.DataType) -> Callable[[bytes], Any]:
-    """Return what reads a value of a type that `check_json_type` has checked; it raises where bytes are none."""
+    """Return a function that decodes a value of a type checked by `check_json_type`; it raises for invalid bytes."""
     convert = _converter(kind)
     return lambda value: convert(json.loads(value, parse_float=Decimal))
 
 
 def _converter(kind: t.DataType) -> Callable[[Any], Any]:
-    """Convert from JSON to values of a Spark type: what JSON has no type for stands in it as text."""
+    """Return a function that converts JSON to values of a Spark type; types that JSON lacks are texts there."""
     match kind:
         case t.StructType():
             return _struct(kind)
@@ -73,7 +74,7 @@ def _converter(kind: t.DataType) -> Callable[[Any], Any]:
 
 
 def _struct(kind: t.StructType) -> Callable[[Any], Any]:
-    """Fields that an object lacks are NULL, others of it are left out."""
+    """Return a function that converts an object: missing fields become NULL, other fields are left out."""
     converters = {field.name: _nullable(_converter(field.dataType)) for field in kind.fields}
     return lambda value: {name: convert(_checked(value, dict).get(name)) for name, convert in converters.items()}
 
@@ -149,13 +150,13 @@ Decode: TypeAlias = Callable[[bytes], Any]
 
 @frozen
 class ValueFormat:
-    """How values are written.
+    """The format of values.
 
     Attributes:
         kind: one of `KINDS`.
-        type: what they are in a row.
-        on_error: what becomes of a value that isn't so, one of `ON_ERROR`.
-        avro: the schema of Avro values, as `avro_schema` has it.
+        type: their type in a row.
+        on_error: the treatment of a value that can't be decoded, one of `ON_ERROR`.
+        avro: the schema of Avro values, from `avro_schema`.
     """
 
     kind: str
@@ -165,10 +166,10 @@ class ValueFormat:
 
     @classmethod
     def of(cls, kind: object, schema: str | t.StructType | None, on_error: object) -> ValueFormat:
-        """Check what a user has given.
+        """Return the format for a user's arguments.
 
         Raises:
-            TopologyError: it can't work.
+            TopologyError: an argument can't work.
             ConfigError: it needs fastavro, which is not installed.
         """
         if kind not in KINDS:
@@ -195,14 +196,14 @@ class ValueFormat:
         return t.StructField("value", self.type)
 
     def array(self, values: Sequence[bytes | None], where: Callable[[int], str]) -> tuple[pa.Array, list[int]]:
-        """Return the values as a column, and the numbers of those that are in it.
+        """Return the values as a column, and the numbers of the values in it.
 
         Args:
-            values: as they are in Kafka.
+            values: the bytes in Kafka.
             where: names the record of a number, for errors.
 
         Raises:
-            SpoutError: one can't be read, and is not to be left out.
+            SpoutError: a value can't be read, and must not be left out.
         """
         numbers = list(range(len(values)))
         if self.kind == "binary":
@@ -222,8 +223,9 @@ class ValueFormat:
             except Exception as error:
                 if self.on_error == "fail":
                     raise SpoutError(
-                        f"{where(number)}: its value is no {self.kind} of {self.field.dataType.simpleString()}: "
-                        f"{type(error).__name__}: {error}; on_decode_error='null' or 'skip' goes on without it"
+                        f"{where(number)}: its value is not {self.kind} of {self.field.dataType.simpleString()}: "
+                        f"{type(error).__name__}: {error}; to fix this: set on_decode_error='null' or 'skip' to "
+                        f"continue without it"
                     ) from error
                 if self.on_error == "skip":
                     continue

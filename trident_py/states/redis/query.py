@@ -29,10 +29,10 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 @frozen
 class Found:
-    """What a key holds.
+    """The stored value of a key.
 
     Attributes:
-        key: its name, for messages.
+        key: the key's name, for messages.
         kind: ``string``, ``set`` or ``hash``; ``none``: there is no such key.
         values: the string, the members of the set in order, or the fields of the hash.
     """
@@ -43,17 +43,17 @@ class Found:
 
 
 class RedisLookup(ReadOnlyState):
-    """A server that is asked; each batch connects by itself."""
+    """A Redis server for look-ups; each batch makes its own connection."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
     def find(self, keys: Sequence[str]) -> list[Found]:
-        """Return what each of ``keys`` holds, in their order; two visits to the server.
+        """Return the stored value of each of ``keys``, in their order; makes two requests to the server.
 
         Raises:
-            StateError: one holds neither a string, a set nor a hash.
-            StoreBusyException: the server is away, or a key became something else between the two visits.
+            StateError: a key holds neither a string, a set nor a hash.
+            StoreBusyException: the server is unavailable, or the type of a key changed between the two requests.
         """
         from trident_py.states.redis.server import explained
 
@@ -87,30 +87,31 @@ class RedisLookup(ReadOnlyState):
 
 
 _READ: Mapping[str, str] = {"string": "GET", "set": "SMEMBERS", "hash": "HGETALL"}
-"""How what a key holds is read."""
+"""The command that reads each type of value."""
 
 
 @frozen
 class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
-    """Looks up what other programs keep in Redis: both the static state, and the function that asks it.
+    """Looks up values that other programs keep in Redis: both the static state and the function that queries it.
 
     ``prices = RedisQuery(url, key="price:{item}")``, then ``stream.state_query(topology.new_static_state(prices),
-    "item", prices, "price double")``. The input fields of each row make the name of the key. What it holds decides:
+    "item", prices, "price double")``. The input fields of each row make the name of the key. The type of the key's
+    value decides:
 
     - a string: one row, with its value as the only output field;
     - a set: a row for each member, in order, likewise;
-    - a hash: one row; the output fields are those of the same names, NULL for one that the hash lacks.
+    - a hash: one row; the output fields are the fields of the same names, NULL for one that the hash lacks.
 
-    The row goes on with each row that is found, and not at all if there is no such key or a field of its name is NULL,
-    as in an inner join. Each key is asked for once in a batch, on the commit thread.
+    As in an inner join, the row is emitted once with each row that is found. If there is no such key, or a field of its
+    name is NULL, the row is dropped. Each key is looked up once in a batch, on the commit thread.
 
     Args:
-        url: as that of `RedisState`; a replica will do.
+        url: as for `RedisState`; a replica is sufficient.
         key: the name of the key; ``{field}`` stands for the value of an input field, ``{{`` for a brace.
 
     Raises:
-        TopologyError: ``key`` can't be one.
-        StateError: ``url`` is none.
+        TopologyError: ``key`` is not such a text.
+        StateError: ``url`` is not a Redis URL.
         ConfigError: redis-py is not installed.
     """
 
@@ -133,11 +134,11 @@ class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The input fields that the key is made of."""
+        """The names of the input fields that the key is made of."""
         return tuple(name for _, name, _, _ in string.Formatter().parse(self.key) if name is not None)
 
     def ensure_usable(self) -> None:
-        """Look whether the server answers and lets us in."""
+        """Check that the server answers and accepts the user."""
         from trident_py.states.redis.server import explained
 
         with explained("RedisQuery"), closing(self._server().client()) as client:
@@ -146,7 +147,7 @@ class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> RedisLookup:
-        """Return the server to ask."""
+        """Return the look-up state for the server."""
         return RedisLookup(self._server())
 
     def check(self, seen: t.StructType | None, keys: t.StructType | None, out: t.StructType) -> None:
@@ -157,12 +158,12 @@ class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
         for each in out.fields:
             if type(each.dataType) not in _FROM_TEXT:
                 raise TopologyError(
-                    f"the field {each.name!r} is {each.dataType.simpleString()}, and Redis keeps texts: declare it as "
-                    f"a string, and make it what it should be by `map`"
+                    f"the field {each.name!r} is {each.dataType.simpleString()}, and Redis keeps texts; to fix this: "
+                    f"declare it as a string, and convert it by `map`"
                 )
 
     def batch_retrieve(self, state: RedisLookup, args: Sequence[Any]) -> Sequence[Found]:
-        """Return what is found for each of ``args``."""
+        """Return the stored value for each of ``args``; a key is looked up once."""
         wanted = [self._key_of(row) for row in args]
         keys = list(dict.fromkeys(key for key in wanted if key is not None))
         found = {each.key: each for each in (state.find(keys) if keys else ())}
@@ -188,7 +189,7 @@ class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
 
 
 def _rows(found: Found, out: t.StructType) -> list[tuple[Any, ...]]:
-    """Return what was found as rows of the output fields."""
+    """Return the stored value as rows of the output fields."""
     if found.kind == "hash":
         return [tuple(_value(found, found.values.get(each.name.encode()), each) for each in out.fields)]
     if found.kind == "none":
@@ -219,4 +220,4 @@ _FROM_TEXT: Mapping[type[t.DataType], Callable[[bytes], Any]] = {
     **dict.fromkeys((t.FloatType, t.DoubleType), float),
     t.DecimalType: lambda raw: Decimal(raw.decode(*_TEXT)),
 }
-"""How the bytes of Redis become values."""
+"""The conversions from Redis' bytes to values, by the type of the output field."""

@@ -28,24 +28,25 @@ _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 class RedisState(StateFactory):
     """Keeps values in one hash of a Redis server, ``HGETALL <prefix>``, which changes as a whole with each commit.
 
-    A field of it is a key as canonical JSON, its value JSON: ``HGET counts '["cat"]'`` gives ``17``. What else is kept
-    has names that begin with ``{<prefix>}:_``. All of a commit is one script of the server: the commit token, the
-    values, and those before them, for a replay; it takes about 30 µs a key, in which the server answers nobody else.
+    A field of the hash is a key as canonical JSON, its value JSON: ``HGET counts '["cat"]'`` returns ``17``. The names
+    of all other data of the state begin with ``{<prefix>}:_``. A commit is one script of the server: it writes the
+    commit token, the values, and the values before them, for a replay. It takes about 30 µs a key, and the server
+    answers no other client meanwhile.
 
-    The server has to keep what it has: eviction (``maxmemory-policy`` other than ``noeviction``) is refused. Commits
-    survive a crash of it where it runs with ``appendonly yes`` and ``appendfsync always``, and `explain` says so;
-    otherwise a crash, like a failover to a replica that lagged, may lose confirmed commits: the topology stops then,
-    and names what is missing.
+    The server must not drop data: eviction (a ``maxmemory-policy`` that is not ``noeviction``) is refused. Commits
+    survive a crash of the server if it runs with ``appendonly yes`` and ``appendfsync always``, and `explain` says so.
+    Otherwise a crash may lose confirmed commits, and so may a failover to a replica that lagged. Then the topology
+    stops, and names the missing commits.
 
     Args:
         url: ``redis://[user:password@]host:port/db``, ``rediss://…`` with TLS, or ``unix://…``; never printed.
         prefix: the name of the hash; letters, digits, ``_``, ``.``, ``:`` and ``-``.
-        ttl: how long a key stays without a write, by the times of transactions; None: for ever. See
+        ttl: how long a key stays without a write, by the times of transactions; None: forever. See
             `docs/how-to/removing-keys.md`.
 
     Raises:
         ConfigError: redis-py is not installed.
-        StateError: ``prefix`` can't be used, or ``url`` is none.
+        StateError: ``prefix`` can't be used, or ``url`` is not a Redis URL.
     """
 
     kind = StateKind.FENCED
@@ -68,18 +69,18 @@ class RedisState(StateFactory):
 
     @property
     def guarantee(self) -> str:  # type: ignore[override]
-        """As the server is set up, asked when it is needed."""
+        """The guarantee by the server's settings, which are read when it is needed."""
         from trident_py.states.redis.server import Server
 
         return Server(self.url).guarantee
 
     def details(self) -> Mapping[str, Json]:
-        """Return how long keys stay."""
+        """Return how long keys stay without a write."""
         return ttl_detail(self.ttl)
 
     @property
     def lacks_fields(self) -> bool:
-        """Whether nothing has told it the types of its values yet."""
+        """Whether the types of its values are still unknown."""
         return self._value is None
 
     def for_fields(self, keys: StructType, value: StructField) -> RedisState:
@@ -87,7 +88,7 @@ class RedisState(StateFactory):
         return evolve(self, keys=keys, value=value)
 
     def ensure_usable(self) -> None:
-        """Look whether the server answers, lets us in, and keeps what it has."""
+        """Check that the server answers, accepts the user, and doesn't evict data."""
         from trident_py.states.redis.server import Server
 
         Server(self.url).check(f"prefix {self.prefix!r}")
@@ -101,7 +102,7 @@ class RedisState(StateFactory):
 
         if self._keys is None or self._value is None:
             raise StateError(
-                f"prefix {self.prefix!r}: RedisState keeps typed values, and only persistent_aggregate tells it their "
-                f"types; use it there, or call for_fields"
+                f"prefix {self.prefix!r}: RedisState keeps typed values, and gets their types only from "
+                f"persistent_aggregate; to fix this: use it there, or call for_fields"
             )
         return RedisMapState(Server(self.url), self.prefix, self._keys, self._value, milliseconds(self.ttl))

@@ -1,4 +1,4 @@
-"""Values in a hash of a Redis server, with the commit token, in one atomic step."""
+"""Values in a hash of a Redis server, stored with the commit token in one atomic step."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from trident_py.states.keys import decode_key, encode_keys
 from trident_py.states.redis.server import COMMIT, Server, explained
 
 CHUNK_KEYS = 5_000
-"""How many values one command reads or stages."""
+"""The number of values that one command reads or stages."""
 
 STAGED_SECONDS = 3_600
-"""When the server forgets what was staged by a leader that died before the next one swept it."""
+"""The time after which the server deletes staged data that a dead leader left and no later leader removed."""
 
 NOTHING = ""
-"""Stands for no value: JSON is never empty."""
+"""The stored form of a missing value; JSON is never empty."""
 
 
 @frozen
@@ -47,62 +47,62 @@ class Names:
 
     @property
     def header(self) -> str:
-        """Who may write, and the last commit."""
+        """The key of the header: the fence and the last commit."""
         return f"{{{self.prefix}}}:_trident"
 
     @property
     def undo(self) -> str:
-        """The values before the last transaction, of the keys that it has changed."""
+        """The key of the values before the last transaction, for the keys that it changed."""
         return f"{{{self.prefix}}}:_undo"
 
     @property
     def count(self) -> str:
-        """How many values there are, to find out that some were lost."""
+        """The key of the number of values, by which lost values are detected."""
         return f"{{{self.prefix}}}:_count"
 
     @property
     def times(self) -> str:
-        """When each value was written, as the scores of a sorted set; 0: not known."""
+        """The key of the write times of values, as the scores of a sorted set; 0: unknown."""
         return f"{{{self.prefix}}}:_times"
 
     @property
     def undo_times(self) -> str:
-        """The times before the last transaction, of the keys that it has changed; empty: there was no value."""
+        """The key of the times before the last transaction, for the keys that it changed; empty: there was no value."""
         return f"{{{self.prefix}}}:_undo_times"
 
     def staged(self, owner: str) -> list[str]:
-        """Return where a leader puts values and those before them until its commit, then the times of both."""
+        """Return the keys of a leader's staged data: values, the values before them, and the times of both."""
         words = ("staged", "staged_undo", "staged_times", "staged_undo_times")
         return [f"{{{self.prefix}}}:_{word}:{owner}" for word in words]
 
     def aside(self, incarnation: int) -> str:
-        """Return where the values of an older incarnation are kept."""
+        """Return the key under which the values of an older incarnation are kept."""
         return f"{{{self.prefix}}}:_incarnation_{incarnation}"
 
 
 @frozen
 class Stored:
-    """What is stored for a key.
+    """The stored value of a key and its write time.
 
     Attributes:
-        text: its value; `NOTHING`: there is none.
-        time: when it was written, in milliseconds since 1970; 0: nobody knows.
+        text: the value as JSON; `NOTHING`: the key has no value.
+        time: when it was written, in milliseconds since 1970; 0: unknown.
     """
 
     text: str = NOTHING
     time: int = 0
 
     def alive(self, expiry: Expiry) -> str:
-        """Return the value, as long as it hasn't expired."""
+        """Return the value, or `NOTHING` if it has expired."""
         return NOTHING if expiry.has_expired(self.time or None) else self.text
 
 
 # large: one field for each thing that one state keeps between the calls of a transaction
 class RedisMapState(FencedState[Any], ITupleCollection):
-    """Values by key in one hash. A commit puts all that has changed, with a new header, in the place of the old header.
+    """Values by key in one hash, committed together with the header by comparing and setting the header.
 
-    The header that it has read is what a commit expects: a newer leader has written another one, and the commit
-    changes nothing then. So values can be read, and new ones computed, before.
+    A commit replaces the header that this state has read. If a newer leader has written another header, the commit
+    changes nothing. So values can be read and computed before the commit.
     """
 
     def __init__(
@@ -118,13 +118,13 @@ class RedisMapState(FencedState[Any], ITupleCollection):
         self._owner = uuid4().hex
         self._client: Redis | None = None
         self._header = ""  # as it was read last
-        self._known: Fence | None = None  # what is durable, as far as we know
+        self._known: Fence | None = None  # the fence that is known to be durable
         self._open: SinkTransaction | None = None
         self._writer = 0
         self._group: Sequence[SinkTransaction] = ()
         self._expiry = Expiry()  # as of the open transaction
         self._changed: dict[str, Stored] = {}  # by the open transaction
-        self._before: dict[str, Stored] = {}  # what its last member has found
+        self._before: dict[str, Stored] = {}  # the values before its last member
         self._written = 0  # by its last member
 
     # --- takeover -----------------------------------------------------------------------------------------------------
@@ -152,13 +152,13 @@ class RedisMapState(FencedState[Any], ITupleCollection):
         return header.fence.token
 
     def _exists(self, client: Redis, found: StateHeader | None) -> bool:
-        """Tell whether the values are there, all of them; a hash without any is none for the server."""
+        """Return whether all values are there; the server doesn't have a key for an empty hash."""
         count: Any = client.hlen(self._names.prefix)
         expected: Any = client.get(self._names.count)
         return bool(count) if found is None else int(expected or 0) == count
 
     def _time_all(self, client: Redis) -> None:
-        """Have every value a time, those that were written before there was a ttl: not known."""
+        """Store a time for every value that has none; values written without a ttl get 0, which means unknown."""
         if client.zcard(self._names.times) == client.hlen(self._names.prefix):
             return
         names: Any = client.hscan_iter(self._names.prefix, count=CHUNK_KEYS)
@@ -168,14 +168,16 @@ class RedisMapState(FencedState[Any], ITupleCollection):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Decide what of ``members`` is to be applied, from the header as it is now."""
+        """Return the members that must be applied, according to the current header."""
         self.rollback()
         client, where = self._recovered(), f"attempt {members[0].attempt}: {self._name}"
         with self._explained():
             there: Any = client.get(self._names.header) or ""
             self._header = there
             if not self._header:
-                raise StateError(f"{where} has lost its header; restore the server's data", attempt=members[0].attempt)
+                raise StateError(
+                    f"{where} has lost its header; to fix this: restore the server's data", attempt=members[0].attempt
+                )
             header = _header(self._header, self._name)
             if self._known is not None:
                 header.fence.check_kept(self._known, where)
@@ -190,13 +192,13 @@ class RedisMapState(FencedState[Any], ITupleCollection):
         return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
-        """Begin with ``tx``: what is written from now on is undone alone, if this transaction comes again."""
+        """Begin with ``tx``; its changes are undone alone if this transaction is replayed."""
         self._expire()
         self._open, self._before, self._written = tx, {}, 0
         self._expiry = self._expiry.after(tx.time, self._ttl)
 
     def commit_group(self) -> None:
-        """Stage the changes, then put them and the token in their place, in one step of the server."""
+        """Stage the changes, then commit them with the token in one step of the server."""
         self._in_transaction()
         self._expire()
         before = _header(self._header, self._name)
@@ -206,12 +208,14 @@ class RedisMapState(FencedState[Any], ITupleCollection):
             found = self._replaced(self._header, _text(header), "change")
         if found is not None:
             there = _header(found, self._name).fence if found else None
-            raise StateError(f"{self._name}: somebody else has changed it meanwhile, to {there}; nothing was committed")
+            raise StateError(
+                f"{self._name}: another writer has changed it meanwhile, to {there}; nothing was committed"
+            )
         self._header, self._known = _text(header), header.fence
         self.rollback()
 
     def rollback(self) -> None:
-        """Give up the open transaction: nothing of it is in the server, but what is staged."""
+        """Drop the open transaction; the server has at most staged data of it."""
         self._open, self._changed, self._before, self._written = None, {}, {}, 0
 
     def _stage(self) -> None:
@@ -228,7 +232,7 @@ class RedisMapState(FencedState[Any], ITupleCollection):
             client.expire(name, STAGED_SECONDS)
 
     def _replaced(self, expected: str, header: str, values: str, *, incarnation: int = 0) -> str | None:
-        """Put ``header`` in the place of the one that is expected; None: done, else the one that is there."""
+        """Replace the ``expected`` header by ``header``. Return None if that succeeded, else the stored header."""
         names = self._names
         keys = [
             names.header,
@@ -246,7 +250,6 @@ class RedisMapState(FencedState[Any], ITupleCollection):
     # --- values -------------------------------------------------------------------------------------------------------
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        """Return the value of each key; None where there is none."""
         names = encode_keys(keys)
         is_writer = self._open is not None and self._writer == threading.get_ident()
         found = self._read(names) if is_writer else {}
@@ -269,7 +272,7 @@ class RedisMapState(FencedState[Any], ITupleCollection):
         return [(*decode_key(name), value) for name, value in zip(names, values, strict=True)]
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
-        """Replace the value of each key by what its updater makes of it."""
+        """Replace the value of each key by the result of its updater; `REMOVE` removes the key."""
         self._in_transaction()
         names = encode_keys(keys)
         found = self._read(names)
@@ -303,13 +306,13 @@ class RedisMapState(FencedState[Any], ITupleCollection):
             self._changed[name] = Stored(text, time)
 
     def _read(self, names: Sequence[str]) -> dict[str, Stored]:
-        """Return what the open transaction has for each key, once."""
+        """Return the value of each distinct key in the open transaction."""
         found = {name: self._changed.get(name, Stored()) for name in names}
         found.update(self._committed([name for name in found if name not in self._changed])[0])
         return found
 
     def _committed(self, names: Sequence[str]) -> tuple[dict[str, Stored], Expiry]:
-        """Return what is committed for each key, and what has expired by then."""
+        """Return the committed value of each key, and the keys that have expired by then."""
         client, found, expiry = self._recovered(), dict[str, Stored](), Expiry()
         for some in _chunks(names):
             with self._explained(), client.pipeline(transaction=True) as asked:
@@ -327,7 +330,7 @@ class RedisMapState(FencedState[Any], ITupleCollection):
         return found, expiry
 
     def _expire(self) -> None:
-        """Remove a portion of what has expired, in the order of times and keys."""
+        """Remove a portion of the expired keys, in the order of times and keys."""
         expiry, touched = self._expiry, self._changed
         if expiry.upto is None or expiry.since is None or expiry.since > expiry.upto:
             return  # every time that is known is later than that
@@ -382,7 +385,9 @@ def _header(text: str, where: str) -> StateHeader:
     try:
         return StateHeader.of(json.loads(text))
     except (StateError, TypeError, ValueError) as error:
-        raise StateError(f"{where}: its header {text[:80]!r} can't be read; restore the server's data") from error
+        raise StateError(
+            f"{where}: its header {text[:80]!r} can't be read; to fix this: restore the server's data"
+        ) from error
 
 
 def _chunks(things: Sequence[Any]) -> Iterator[Sequence[Any]]:

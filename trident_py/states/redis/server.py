@@ -1,4 +1,4 @@
-"""A Redis server: how it is reached, what it promises, what its errors mean, and the script that commits."""
+"""A Redis server: its connections, its guarantee, the meaning of its errors, and the script that commits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coordinators.values.secret import Secret
 from trident_py.errors import StateError, StoreBusyException
 
 TIMEOUT_SECONDS = 30.0
-"""How long an answer may take; a commit of 100 000 keys takes three seconds."""
+"""The timeout for an answer; a commit of 100 000 keys takes three seconds."""
 
 CONNECT_SECONDS = 5.0
 
@@ -57,9 +57,10 @@ if redis.call('EXISTS', KEYS[7]) == 1 then redis.call('RENAME', KEYS[7], KEYS[11
 redis.call('SET', KEYS[9], redis.call('HLEN', KEYS[2]))
 return false
 """
-"""Puts a header in the place of another one, with all that changes; else it returns the one that is there.
+"""The script of a commit: if the stored header is the expected one, it writes the new header and all changes. Otherwise
+it changes nothing and returns the stored header.
 
-What to do with the values: ``keep`` them, ``set aside`` all, or ``change`` those that are staged.
+Its third argument says what to do with the values: ``keep`` them, ``set aside`` all, or ``change`` the staged ones.
 """
 
 _EVICTS = "it may evict values (maxmemory-policy {}): set maxmemory-policy noeviction"
@@ -79,7 +80,7 @@ class Server:
     """One server and database.
 
     Attributes:
-        url: how it is reached.
+        url: the address of the server.
     """
 
     url: Secret
@@ -91,10 +92,10 @@ class Server:
             raise StateError(f"a Redis URL is redis://[user:password@]host:port/db, not this: {error}") from error
 
     def client(self, timeout: float = TIMEOUT_SECONDS, *, decode_responses: bool = True) -> Redis:
-        """Make a client; it connects when it is used, and never sends anything twice by itself.
+        """Make a client; it connects at its first use, and never repeats a command by itself.
 
         Args:
-            timeout: how long an answer may take, in seconds.
+            timeout: the limit for an answer, in seconds.
             decode_responses: whether it returns text; otherwise bytes.
         """
         return Redis.from_url(
@@ -108,21 +109,21 @@ class Server:
 
     @property
     def guarantee(self) -> str:
-        """How often a row counts in what is kept there."""
+        """The guarantee for data on this server, by its current settings."""
         try:
             with closing(self.client(CONNECT_SECONDS)) as client:
                 found: dict[Any, Any] = client.config_get("append*")
-        except RedisError:  # it is away, or doesn't let us ask
+        except RedisError:  # it is unavailable, or refuses the command
             return _UNKNOWN
         is_lasting = found.get("appendonly") == "yes" and found.get("appendfsync") == "always"
         return _LASTING if is_lasting else _UNSYNCED
 
     def check(self, where: str) -> None:
-        """Look whether it answers, and can hold a state.
+        """Check that the server answers and can hold a state.
 
         Raises:
-            StateError: it can't, or lets nobody in.
-            StoreBusyException: it is away, perhaps for a moment.
+            StateError: it can't hold a state, or refuses the user.
+            StoreBusyException: it is unavailable, perhaps for a moment.
         """
         with explained(where), closing(self.client(CONNECT_SECONDS)) as client:
             told: dict[str, Any] = client.info()
@@ -130,23 +131,28 @@ class Server:
         if policy != "noeviction":
             raise StateError(f"{where}: {_EVICTS.format(policy)}")
         if told.get("role") != "master":
-            raise StateError(f"{where}: the server is a replica; name the one that is written to")
+            raise StateError(f"{where}: the server is a replica; to fix this: name the master")
         if told.get("cluster_enabled"):
-            raise StateError(f"{where}: the server is part of a cluster, which isn't supported; name one that is alone")
+            raise StateError(
+                f"{where}: the server is part of a cluster, which isn't supported; to fix this: name a single server"
+            )
 
 
 @contextmanager
 def explained(where: str) -> Iterator[None]:
-    """Turn what redis-py raises into an error that names ``where``, the cause and the way out.
+    """Convert exceptions of redis-py into errors that name ``where``, the cause and the fix.
 
     Raises:
-        StoreBusyException: the server is away, or slow; nobody knows what it has done, and the attempt may be replayed.
-        StateError: anything else.
+        StoreBusyException: the server is unavailable or slow. Whether it ran the command is unknown; the attempt may be
+            replayed.
+        StateError: any other error.
     """
     try:
         yield
     except AuthenticationError as error:
-        raise StateError(f"{where}: the server lets nobody in so: {error}; see to user and password") from error
+        raise StateError(
+            f"{where}: the server refuses the user: {error}; to fix this: check user and password"
+        ) from error
     except (ConnectionError, TimeoutError) as error:
         raise StoreBusyException(f"{where}: the server doesn't answer: {error}") from error
     except ResponseError as error:

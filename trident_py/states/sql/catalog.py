@@ -1,4 +1,4 @@
-"""What a database's catalog says of a table."""
+"""The description of a table by the database's catalog."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from attrs import frozen
 
 
 class Family(Enum):
-    """What kind of values a column holds."""
+    """The kinds of values that a column may hold."""
 
     INTEGER = "integers"
     EXACT = "decimals"
@@ -26,21 +26,21 @@ class Family(Enum):
 
 @frozen(kw_only=True)
 class FoundColumn:
-    """A column of a table that is there.
+    """A column of an existing table.
 
     Attributes:
-        written: its type as it stands in CREATE TABLE.
-        family: what it holds.
+        written: its type, as written in CREATE TABLE.
+        family: the kind of its values.
         bounds: the least and the greatest of its integers.
         digits: precision and scale of its decimals; None: any.
-        size: of texts how many characters, of binary values how many bytes, of floats how many bits of digits, of
-            timestamps how many digits of a second; None: any, or the most that there are.
-        octets: how many bytes its texts may have in UTF-8.
+        size: length in characters of a text, bytes of a binary value, bits of precision of a float, or digits of a
+            second of a timestamp. None: any, or the greatest possible length.
+        octets: the maximum number of bytes of a text in UTF-8; None: any.
         is_padded: whether shorter values are filled up.
-        members: the texts that an enumeration has.
-        parses: whether the database converts a text exactly or not at all; it has a type for booleans then, too.
-        is_required: whether NULL is refused, or replaced by something else.
-        is_generated: whether the database makes its values itself.
+        members: the texts of an enumeration.
+        parses: whether the database converts a text exactly or refuses it; then it has a type for booleans, too.
+        is_required: whether NULL is refused, or replaced by another value.
+        is_generated: whether the database makes the column's values itself.
     """
 
     name: str
@@ -58,19 +58,19 @@ class FoundColumn:
 
 
 ONLY_KEY = "PRIMARY:_key"
-"""The unique keys of a table whose rows are known by `_key` only, as `FoundTable.keys` has them."""
+"""The value of `FoundTable.keys` for a table whose only unique key is `_key`."""
 
 
 @frozen
 class FoundTable:
-    """A table that is there.
+    """An existing table.
 
     Attributes:
-        columns: in their order.
-        keys: its unique indexes and their columns, where the database has to be asked for them; None: it wasn't.
-        mark: what the topology that made it has left in it; empty: nothing.
-        identity: what another table of the same name would not have, where the database tells.
-        is_cased: whether columns may differ in upper and lower case only.
+        columns: the columns in their order.
+        keys: its unique indexes and their columns, if a separate query is needed for them; None: they were not queried.
+        mark: the mark that the topology which made the table left in it; empty: no mark.
+        identity: a number that another table of the same name would not have; None: the database has no such number.
+        is_cased: whether names of columns may differ in upper and lower case only.
     """
 
     columns: tuple[FoundColumn, ...]
@@ -90,7 +90,7 @@ class FoundTable:
         return next((each for each in self.columns if is_same(each.name, name)), None)
 
     def differences(self, newer: FoundTable) -> list[str]:
-        """Return what is other in ``newer``, for messages."""
+        """Return the differences of ``newer`` from this table, for messages."""
         if newer.is_gone:
             return ["it is gone"]
         told = [f"column {each.name!r} is gone" for each in self.columns if newer.column(each.name) is None]
@@ -104,7 +104,7 @@ class FoundTable:
                 told.append(f"column {each.name!r} takes NULL or is generated, other than before")
         if self.keys != newer.keys:
             told.append(f"its unique keys were {self.keys or 'none'} and are {newer.keys or 'none'}")
-        return told or ["it was made anew"]
+        return told or ["it was made again"]
 
 
 def _is_same_text(one: str, other: str) -> bool:
@@ -112,5 +112,5 @@ def _is_same_text(one: str, other: str) -> bool:
 
 
 def signed(bits: int) -> tuple[int, int]:
-    """Return the least and the greatest integer of so many bits."""
+    """Return the least and the greatest integer of ``bits`` bits."""
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1

@@ -1,4 +1,4 @@
-"""Typed columns, as all states in SQL tables have them."""
+"""Typed columns of all states in SQL tables."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 
 def is_nested(kind: t.DataType) -> bool:
-    """Tell whether values of ``kind`` have parts."""
+    """Return whether values of ``kind`` have parts."""
     return isinstance(kind, t.ArrayType | t.MapType | t.StructType)
 
 
 def json_text(kind: t.DataType, checked: Callable[[str], str]) -> tuple[Convert, Convert]:
-    """Return two conversions: from values of ``kind`` to ``checked`` JSON text, and back from what a client gives."""
+    """Return two conversions: from values of ``kind`` to ``checked`` JSON text, and back from the client's value."""
     encode, decode = _codec(kind)
 
     def to_text(value: Any) -> str:
@@ -100,7 +100,7 @@ class UnfitError(StateError):
     """A value doesn't fit its column.
 
     Attributes:
-        value: which.
+        value: the value.
     """
 
     def __init__(self, text: str, value: Any = None) -> None:
@@ -108,7 +108,7 @@ class UnfitError(StateError):
         self.value = value
 
     def in_row(self, columns: Iterable[TypedColumn], row: Iterable[Any]) -> UnfitError:
-        """Return the same error with the row that the value is in, and the way out."""
+        """Return the same error with the row of the value, and the fix."""
         shown = ", ".join(f"{column.name}={clipped(part)}" for column, part in zip(columns, row, strict=True))
         return UnfitError(
             f"{self}, in the row ({shown}); to fix this: map the field to a value that fits, or filter such rows out",
@@ -117,12 +117,12 @@ class UnfitError(StateError):
 
 
 class RefusedValueError(ValueError):
-    """A column can't hold a value; its text says why."""
+    """A column can't hold a value; the text of the error is the reason."""
 
 
 @contextmanager
 def naming_unfit(where: str) -> Iterator[None]:
-    """Name topology, attempt and table, as ``where`` does, in what is raised of a value that doesn't fit."""
+    """Add ``where``, which names topology, attempt and table, to errors about values that don't fit."""
     try:
         yield
     except UnfitError as error:
@@ -131,17 +131,17 @@ def naming_unfit(where: str) -> Iterator[None]:
 
 @frozen
 class TypedColumn:
-    """One typed column.
+    """A typed column.
 
     Attributes:
-        storage: the store's type of it.
-        merges: what ``+``, ``min`` and ``max`` of SQL do here as Spark would: the values of `CombinerAggregator.merge`.
-        to_sql: what is stored for a value that is not NULL; it refuses those of another type, which the database might
-            turn into something else, as '7' into 7.
-        from_sql: the way back.
-        plain: a type whose values are stored as they are.
-        check: what follows the type in CREATE TABLE; ``{0}`` is the name.
-        limits: what a column of a user's own table holds of the values; None: all.
+        storage: the column's type in the store.
+        merges: the values of `CombinerAggregator.merge` that SQL computes here as Spark would.
+        to_sql: converts a value that is not NULL to its stored form. It refuses values of another type, which the
+            database might convert, such as '7' to 7.
+        from_sql: converts a stored value back; None: it is the value.
+        plain: a type whose values are stored unchanged.
+        check: the text after the type in CREATE TABLE; ``{0}`` is the name.
+        limits: the values that a column of a user's own table holds; None: all.
     """
 
     name: str
@@ -155,17 +155,17 @@ class TypedColumn:
     limits: Limits | None = None
 
     def stored(self, values: Sequence[Any]) -> Iterable[Any]:
-        """Return what is stored for ``values``.
+        """Return the stored forms of ``values``.
 
         Raises:
-            UnfitError: one doesn't fit the column.
+            UnfitError: a value doesn't fit the column.
         """
         if set(map(type, values)) <= {self.plain, NoneType}:
             return values
         return [None if value is None else self._converted(self.to_sql, value) for value in values]
 
     def loaded(self, value: Any) -> Any:
-        """Return the value that was stored as ``value``."""
+        """Return the value that is stored as ``value``."""
         return value if value is None or self.from_sql is None else self.from_sql(value)
 
     def _converted(self, convert: Convert, value: Any) -> Any:
@@ -183,7 +183,7 @@ class TypedColumn:
 
 
 def declared(columns: Sequence[TypedColumn]) -> str:
-    """Return the declared fields as text, to be compared with those of the table that is there."""
+    """Return the declared fields as text, to be compared with the fields of the existing table."""
     return ", ".join(f"{column.name} {column.kind.simpleString()}" for column in columns)
 
 
@@ -191,10 +191,12 @@ def declared_fields(text: str) -> tuple[t.StructType, t.StructField]:
     """Return the key fields and the value field that `declared` wrote as ``text``.
 
     Raises:
-        StateError: it is none that it writes.
+        StateError: ``text`` was not written by `declared`.
     """
     if not isinstance(text, str):
-        raise StateError(f"the books have {clipped(text)} as the fields of the table; to fix this: restore them")
+        raise StateError(
+            f"the header has {clipped(text)} as the fields of the table; to fix this: restore the database"
+        )
     named = [column.partition(" ") for column in text.split(", ")]
     *keys, value = parse_ddl(", ".join(f"`{name}` {kind}" for name, _, kind in named)).fields
     return t.StructType(keys), value
@@ -206,7 +208,7 @@ def loaded_rows(columns: Sequence[TypedColumn], rows: Iterable[Sequence[Any]]) -
 
 
 def checked(name: str, database: str, what: str, pattern: re.Pattern[str]) -> str:
-    """Return ``name``, if a table or a field can have it.
+    """Return ``name``, if it is a valid name of a table or field.
 
     Raises:
         StateError: it has other characters, is too long, or is reserved.
@@ -220,7 +222,7 @@ def checked(name: str, database: str, what: str, pattern: re.Pattern[str]) -> st
 
 
 def as_key(column: TypedColumn) -> TypedColumn:
-    """Return the column for a part of a key, in which 0.0 and -0.0 are one."""
+    """Return the column for a part of a key, in which 0.0 and -0.0 are the same."""
     if not isinstance(column.kind, t.FloatType | t.DoubleType):
         return column
     return evolve(column, to_sql=partial(_without_sign_of_zero, column.to_sql), plain=NoneType)
@@ -243,7 +245,7 @@ def check_distinct(columns: Sequence[TypedColumn], store: str) -> None:
 
 
 def of_type(*kinds: type) -> Convert:
-    """Make a conversion that lets values of ``kinds`` through and no others; a bool is not a number."""
+    """Make a conversion that accepts values of ``kinds`` only; a bool is not a number."""
 
     def convert(value: Any) -> Any:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -254,7 +256,7 @@ def of_type(*kinds: type) -> Convert:
 
 
 def as_text(value: Any) -> str:
-    """Return a text as it is; refuse anything else, and half of a surrogate pair, which no encoding has."""
+    """Return a text unchanged; refuse other types, and half of a surrogate pair, which no encoding has."""
     if not isinstance(value, str):
         raise TypeError(value)
     try:
@@ -265,28 +267,28 @@ def as_text(value: Any) -> str:
 
 
 def as_integer(value: Any) -> int:
-    """Return a whole number as an int; refuse anything else, bools and floats included."""
+    """Return a whole number as an int; refuse other types, including bools and floats."""
     if isinstance(value, bool):
         raise TypeError(value)
     return operator.index(value)
 
 
 def as_float(value: Any) -> float:
-    """Return a number as a float; refuse anything else, also text that reads like one."""
+    """Return a number as a float; refuse other types, including texts of numbers."""
     if isinstance(value, str | bytes | bytearray):
         raise TypeError(value)
     return float(value)
 
 
 def as_day(value: date) -> date:
-    """Return a date as it is; refuse one with a time of day."""
+    """Return a date unchanged; refuse one with a time of day."""
     if isinstance(value, datetime) or not isinstance(value, date):
         raise TypeError(value)
     return value
 
 
 def exact_decimal(precision: int, scale: int) -> Convert:
-    """Make a conversion to decimals of so many digits; a number that would have to be rounded is an error."""
+    """Make a conversion to decimals of this precision and scale; it refuses a number that would be rounded."""
     context = Context(prec=precision, traps=[Inexact, InvalidOperation])
     unit = Decimal(1).scaleb(-scale)
 

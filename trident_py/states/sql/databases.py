@@ -16,8 +16,8 @@ def database_of(url: Secret) -> Database:
     """Return the database that ``url`` names.
 
     Raises:
-        TopologyError: it is none of those that there are.
-        ConfigError: its library is not installed.
+        TopologyError: the URL is not one of a supported database.
+        ConfigError: the database's library is not installed.
         StateError: the URL can't be read.
     """
     scheme, _, rest = url.reveal().partition("://")
@@ -29,7 +29,7 @@ def database_of(url: Secret) -> Database:
         case "mysql" | "mariadb":
             return _mysql(url)
     raise TopologyError(
-        "the URL of a database begins with sqlite:///, postgresql:// or mysql://, and what follows names it"
+        "the URL of a database begins with sqlite:///, postgresql:// or mysql://, and is followed by its name"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a database tells of itself, so that `SQLMapState` can keep values in it: its SQL, and how it is reached."""
+"""The description of a database for `SQLMapState`: its SQL, and its connections."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Row: TypeAlias = tuple[Any, ...]
 
 
 class Cursor(Protocol):
-    """What a statement has found."""
+    """The result of a statement."""
 
     def fetchone(self) -> Any:
-        """Return the next row; None: there is none."""
+        """Return the next row; None at the end."""
 
     def fetchall(self) -> Any:
         """Return all rows."""
@@ -40,15 +40,16 @@ class Connection(Protocol):
 
 
 class AnswerLostError(Exception):
-    """The connection broke while it waited for the answer to COMMIT: it may be there, or not."""
+    """The connection broke during COMMIT: whether the transaction is committed is unknown."""
 
 
 class Link(ABC):
-    """One connection that is made when it is first needed, and again after it broke. One transaction at a time.
+    """A connection that is made at its first use, and again after it broke. It has one transaction at a time.
 
     Attributes:
-        session: what is another object after each connecting; None: not connected.
-        around: the connection of the transaction that all which this thread does here is a part of; None: none is.
+        session: an object that is another one after each connect; None: not connected.
+        around: the connection of an enclosing transaction, which includes everything that this thread does here. None:
+            there is no enclosing transaction.
     """
 
     session: object | None = None
@@ -62,8 +63,8 @@ class Link(ABC):
         """Run the block in a transaction, which is committed at its end and rolled back if the block raises.
 
         Args:
-            lock_secs: how long it waits for a lock; None: as long as all do.
-            durable: whether a crash of the server must not lose it.
+            lock_secs: how long to wait for a lock, in seconds; None: the default of the database.
+            durable: whether the transaction must survive a crash of the server.
         """
         with self.lock:
             connection = self.begin_ours(lock_secs, durable=durable)
@@ -79,38 +80,41 @@ class Link(ABC):
         return self.begin()
 
     def standing_for(self, others: Sequence[Link]) -> Link:
-        """Return one in the place of this and ``others``: who looks for any of them finds it. They are closed."""
+        """Return a connection that replaces this one and ``others``, which are closed.
+
+        Later leaders find it by the name of any of them.
+        """
         for other in others:
             other.close()
         return self
 
     def serve(self, database: Database) -> None:
-        """Go on under the name by which later leaders find what ``database`` has connected; it is the same server."""
+        """Use the connection for ``database``, on the same server, under the name by which later leaders find it."""
 
     @abstractmethod
     def begin(self) -> Connection:
-        """Return the connection, in a new transaction; one that was left open is given up."""
+        """Return the connection, in a new transaction; abort a transaction that was left open."""
 
     @abstractmethod
     def commit(self) -> None:
         """Make the transaction durable.
 
         Raises:
-            AnswerLostError: nobody knows whether it is.
+            AnswerLostError: whether it is committed is unknown.
         """
 
     @abstractmethod
     def rollback(self) -> None:
-        """Give up the open transaction, if there is one; the connection too, if it doesn't answer."""
+        """Roll back the open transaction, if there is one; close the connection if it doesn't answer."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connection; what it had begun is given up."""
+        """Close the connection; its open transaction is aborted."""
 
     def lock_holders(self) -> Sequence[str]:
-        """Return who holds the locks that this connection waits for, as its server says. Any thread may ask.
+        """Return the holders of the locks that this connection waits for, according to its server.
 
-        It asks by another connection, and takes as long as the server does.
+        Any thread may call it. It uses another connection, and takes as long as the server does.
         """
         return ()
 
@@ -122,37 +126,38 @@ class Dialect:
 
     Attributes:
         database: its name.
-        types: by Spark's type, what follows name and type in a `TypedColumn`.
-        decimal: the same for decimals, of so many digits.
+        types: for each of Spark's types, the arguments of `TypedColumn` after name and type.
+        decimal: the same arguments for a decimal type.
         json: the type of a column that holds arrays, structs or maps, as JSON.
-        checked_json: a text of JSON as it is, if such a column holds it; raises `RefusedValueError`.
-        checked_name: the name of a field as it is, if it can be a column's; raises `StateError`.
-        checked_table: the same for that of a table.
-        mark: what stands for a bound value.
-        quote: what names stand between.
+        checked_json: returns a JSON text if such a column can hold it; raises `RefusedValueError`.
+        checked_name: returns the name of a field if it can be a column's; raises `StateError`.
+        checked_table: returns the name of a table if it is valid; raises `StateError`.
+        mark: the placeholder of a bound value.
+        quote: the quotation mark of names.
         key: the type of ``_key``, compared byte by byte.
-        marked_key: what makes it the primary key; ``{0}`` is the mark of the table's maker.
-        as_found: the types that the catalog may have for that of a column.
-        name: the type of a table's name in a table.
+        marked_key: the clause that makes it the primary key; ``{0}`` is the mark of the table's maker.
+        as_found: returns the types that the catalog may show for a column's type.
+        name: the type of a column that holds a table's name.
         integer: the type of 64-bit integers.
         text: the type of any text.
-        options: what follows the columns of a state's table in CREATE TABLE.
-        engine: what follows those of any table.
-        staging: CREATE TABLE, for what is worth nothing after a crash, and what follows its columns.
-        conflict: what follows the rows to be inserted: how to change those that are there, by which column.
+        options: the text after the columns in CREATE TABLE of a state's table.
+        engine: the text after the columns and options in CREATE TABLE of any table.
+        staging: CREATE TABLE for data that need not survive a crash, and the text after its columns.
+        conflict: the text after the rows to be inserted: how to change existing rows, by which column.
         new: the value that was to be inserted in a column.
-        merges: how a stored and a new value of a column become one: by `CombinerAggregator.merge`; None: replace.
+        merges: how to combine a stored and a new value of a column, by `CombinerAggregator.merge`; None: replace.
         among: the comparison with one of several texts, which are bound as one value.
-        listed: that value.
-        locks: what follows SELECT to lock a header: in a takeover; in a commit; where an attempt makes room to stage.
-        has_table: finds a table; bound are schema and name.
-        has_column: finds a column; bound are the schema, the table and its name.
-        times: statements that have the rows of a table know when they were written; ``{0}`` is the table, ``{1}`` the
-            name of an index by time and key.
-        limits_of: what a column holds of the values of a field; raises `StateError` if it would change them.
-        bound: what is bound for a value of a row that a query is asked with.
-        stages: whether tasks may hand it their part of a change.
-        longest_name: how long the name of a table may be.
+        listed: returns that value for a list of texts.
+        locks: the text after SELECT to lock a header: in a takeover; in a commit; when an attempt makes its staging
+            table.
+        has_table: finds a table; schema and name are bound.
+        has_column: finds a column; the schema, the table and its name are bound.
+        times: statements that add write times to a table's rows; ``{0}`` is the table, ``{1}`` the name of an index by
+            time and key.
+        limits_of: returns the values of a field that a column holds; raises `StateError` if it would change them.
+        bound: converts a value of a row to a parameter of a query.
+        stages: whether tasks may store their part of a change in staging tables.
+        longest_name: the greatest length of a table's name.
     """
 
     database: str
@@ -198,14 +203,14 @@ class Dialect:
         return ", ".join(f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}" for name in names)
 
     def marks(self, count: int) -> str:
-        """Return so many placeholders for bound values, separated by commas."""
+        """Return ``count`` placeholders for bound values, separated by commas."""
         return ", ".join([self.mark] * count)
 
     def column_of(self, spec: t.StructField) -> TypedColumn:
         """Return the column for a field.
 
         Raises:
-            StateError: there is no place for its type, or its name cannot be a column's.
+            StateError: no column holds values of its type, or its name cannot be a column's.
         """
         name, kind = self.checked_name(spec.name), spec.dataType
         if isinstance(kind, t.DecimalType):
@@ -226,7 +231,7 @@ class Dialect:
 
 @frozen
 class Leader:
-    """Who takes a table over.
+    """The leader that takes a table over.
 
     Attributes:
         owner: a text that no other takeover has.
@@ -238,58 +243,58 @@ class Leader:
 
 
 class Database(ABC):
-    """Which database, and how it is reached."""
+    """A database and its connections."""
 
     dialect: ClassVar[Dialect]
 
     @property
     @abstractmethod
     def shown(self) -> str:
-        """How errors name it, without secrets."""
+        """The database's name in errors, without secrets."""
 
     @property
     def exists(self) -> bool:
-        """Whether there is one; a server's is found missing by whoever connects."""
+        """Whether the database exists; for one on a server always true, since only a connection can tell."""
         return True
 
     @property
     @abstractmethod
     def server(self) -> object:
-        """What is equal where one connection serves both."""
+        """An object that is equal for two databases which can share one connection."""
 
     @abstractmethod
     def identity(self, link: Link) -> object:
-        """Ask its server what it is: equal for all tables that one transaction can change.
+        """Return the identity of the database, from its server: equal for all tables that one transaction can change.
 
-        Whoever comes as another user is told another one, since one transaction has one user.
+        It is another one for another user, because a transaction belongs to one user.
         """
 
     @abstractmethod
     def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
-        """Turn what the client library raises into an error that names ``where``, the cause and the way out.
+        """Convert exceptions of the client library into errors that name ``where``, the cause and the fix.
 
         Args:
             where: names the topology, the attempt and the table.
-            staged: whether a table that is gone passes, as what is staged does with a replay.
-            way_out: what to do, in place of what is known of the error.
+            staged: whether a missing table is temporary, because a replay makes its staging table again.
+            way_out: the fix to name, instead of the one known for the error.
 
         Raises:
-            StoreBusyException: a replay may get through.
-            FailedException: a value of the batch is refused.
-            StateError: anything else.
+            StoreBusyException: a replay may succeed.
+            FailedException: the database refused a value of the batch.
+            StateError: any other error.
         """
 
     @abstractmethod
     def starting(self, where: str) -> AbstractContextManager[None]:
-        """Do what `explained` does, for a start: what may pass by itself is told with what to look at.
+        """Convert exceptions as `explained` does, at a start: a temporary error names the thing to check, too.
 
         Raises:
-            StateError: whatever the library raised.
+            StateError: for every exception of the library.
         """
 
     @abstractmethod
     def ensure_usable(self) -> None:
-        """Look whether it is there and lets us in; changes nothing. What the library raises is raised."""
+        """Check that the database exists and accepts the user; change nothing. The library's exceptions are raised."""
 
     @abstractmethod
     def link(self) -> Link:
@@ -300,16 +305,16 @@ class Database(ABC):
         return self.link()
 
     def beside(self) -> Link:
-        """Return a connection for what goes on beside a commit."""
+        """Return a connection for statements that run at the same time as a commit."""
         return self.link()
 
     def led_by(self, leader: Leader, table: str) -> Database:
-        """Return the same database, reached by connections that a later leader of this table can tell from others."""
+        """Return the same database with connections that a later leader of this table can recognise."""
         return self
 
     @abstractmethod
     def schema(self, link: Link, where: str) -> str:
-        """Return the schema in which tables are made; empty where there are none. ``where`` is named in errors.
+        """Return the schema in which tables are made; empty without schemas. ``where`` is named in errors.
 
         Raises:
             StateError: tables can't be made there.
@@ -317,43 +322,44 @@ class Database(ABC):
 
     @abstractmethod
     def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> AbstractContextManager[Connection]:
-        """Run the block in a transaction, beside no other takeover of ``table``; the table of headers exists then.
+        """Run the block in a transaction that excludes other takeovers of ``table``.
 
-        Connections of older leaders are ended before, where the database can: one that was paused in mid-transaction
-        would hold its locks till then. They have lost the epoch already.
+        The table of headers exists by then. First, the connections of older leaders are ended, if the database can do
+        that. A leader that was paused in the middle of a transaction would otherwise keep its locks. Older leaders have
+        lost the epoch already.
         """
 
     @abstractmethod
     def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
-        """Return what the catalog says of a table, which can't be altered any more until the transaction ends.
+        """Return the catalog's description of a table, which can't be altered until the transaction ends.
 
-        If the table is gone, it has no columns, and the transaction may be of no use any more.
+        If the table is gone, the result has no columns. Then the transaction may be unusable.
 
         Args:
             connection: in its transaction.
-            schema: where the table is.
+            schema: the table's schema.
             table: its name.
-            keys: whether a key of its rows matters.
+            keys: whether the key of its rows matters.
         """
 
     @abstractmethod
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
-        """Run what ``statement`` gives for a number of rows, until all were bound to it."""
+        """Run the statement that ``statement`` returns for a number of rows, until all rows are written."""
 
     def load(self, connection: Connection, table: str, columns: str, parts: Iterable[StoredRows], task: int) -> int:
-        """Insert the rows of a task, the fastest way that there is; returns how many they are.
+        """Insert the rows of a task, in the fastest way; return their number.
 
         Args:
             connection: in its transaction.
-            table: a staging table, as it stands in a statement.
-            columns: its columns, likewise: those of the rows, the text of the key, the task.
+            table: a staging table, as written in a statement.
+            columns: its columns as written in a statement: those of the rows, the text of the key, the task.
             parts: the rows.
             task: its number.
         """
-        raise NotImplementedError(f"{self.dialect.database} takes nothing from tasks")
+        raise NotImplementedError(f"{self.dialect.database} has no staging by tasks")
 
     def portions(self, connection: Connection, query: str, values: Sequence[Any], size: int) -> Iterator[list[Row]]:
-        """Give what ``query`` finds, ``size`` rows at a time; other statements may run between."""
+        """Yield the rows that ``query`` finds, ``size`` at a time; other statements may run in between."""
         found = connection.execute(query, values).fetchall()
         for first in range(0, len(found), size):
             yield found[first : first + size]

@@ -1,4 +1,4 @@
-"""What the factories of SQL states have in common."""
+"""The common part of the factories of SQL states."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class SQLState(StateFactory):
     @property
     @abstractmethod
     def database(self) -> Database:
-        """Where the table is."""
+        """The database of the table."""
 
     def details(self) -> Mapping[str, Json]:
-        """Return how long keys stay."""
+        """Return how long keys stay without a write."""
         return ttl_detail(self.ttl)
 
     @property
     def lacks_fields(self) -> bool:
-        """Whether nothing has told it the types of its columns yet."""
+        """Whether the types of its columns are still unknown."""
         return self._schema is None
 
     def for_fields(self, keys: StructType, value: StructField) -> Self:
@@ -64,11 +64,11 @@ class SQLState(StateFactory):
         return told
 
     def for_reading(self) -> ReadTable:
-        """Return a factory that reads the table as it is, whichever topology fills it."""
+        """Return a factory that reads the existing table; any topology may fill it."""
         return ReadTable(self, self.table, partial(TableReader.opened, self.database, self.table))
 
     def ensure_usable(self) -> None:
-        """Look whether the database is there and lets us in."""
+        """Check that the database exists and accepts the user."""
         database = self.database
         with database.starting(f"table {self.table!r} of {database.shown}"):
             database.ensure_usable()
@@ -80,8 +80,8 @@ class SQLState(StateFactory):
         database = self.database
         if self._schema is None:
             raise StateError(
-                f"table {self.table!r} of {database.shown}: {type(self).__name__} keeps typed columns, and only "
-                f"persistent_aggregate tells it their types; use it there, or call for_fields"
+                f"table {self.table!r} of {database.shown}: {type(self).__name__} keeps typed columns, and gets their "
+                f"types only from persistent_aggregate; to fix this: use it there, or call for_fields"
             )
         if database.dialect.stages:
             from trident_py.states.sql.staging import StagingSQLMapState

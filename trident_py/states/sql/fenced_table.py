@@ -1,4 +1,4 @@
-"""A table under a fence: who may write to it, and what was committed last, in the same transactions as its rows."""
+"""A table under a fence: its writer and its last commit are stored in the same transactions as its rows."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class TableSink(ABC):
     """A sink that writes to a table under a fence.
 
     Attributes:
-        database: where it is.
-        table: which; None: it was not recovered.
+        database: the table's database.
+        table: the table; None: it was not recovered.
     """
 
     database: Database
@@ -35,17 +35,17 @@ class TableSink(ABC):
 
 
 class FencedTable:
-    """A table of a database, beside a row of ``_trident`` that has the fence and the last token.
+    """A table of a database, with a row of ``_trident`` that holds the fence and the last token.
 
     Attributes:
-        identity: what the server says which database it is; None: it was not asked yet.
+        identity: the server's identity of the database; None: it was not queried yet.
         commit_link: the connection for commits.
         known: the fence, as this leader last saw it.
-        pending: what it will be when the open transaction is committed; None: nothing was changed in it.
+        pending: the fence after the commit of the open transaction; None: it has changed nothing.
     """
 
     around_refusals: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
-    """What turns the error of a refused value into another one."""
+    """The context that converts the error of a refused value into another one."""
 
     def __init__(self, database: Database, table: str) -> None:
         self._database = database
@@ -61,7 +61,7 @@ class FencedTable:
         self.pending: Fence | None = None
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Take over for a new leader: make what is missing, and refuse older epochs from now on."""
+        """Take over for a new leader: make missing tables, and refuse older epochs from now on."""
         self.close()
         leader = Leader(topology, epoch, self._owner)
         self._database = self._database.led_by(leader, self._table_name)
@@ -78,11 +78,11 @@ class FencedTable:
 
     @property
     def shown(self) -> str:
-        """How errors name it."""
+        """The table's name in errors."""
         return self._name
 
     def lock_holders(self) -> Sequence[str]:
-        """Return who holds the locks that its commit waits for; see `Link.lock_holders`."""
+        """Return the holders of the locks that its commit waits for; see `Link.lock_holders`."""
         return self.commit_link.lock_holders()
 
     @property
@@ -91,12 +91,12 @@ class FencedTable:
         return self._headers.schema, self._table_name
 
     def landed(self) -> None:
-        """Know what was committed, now that it is durable."""
+        """Record the pending fence as committed, because the transaction is durable now."""
         if self.pending is not None:
             self.known, self.pending = self.pending, None
 
     def clean(self) -> None:
-        """Drop what commits have left to drop, outside of them; nothing."""
+        """Drop data that commits have left over, outside of commits; a plain table has none."""
 
     def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
         headers, name = self._headers, self._table_name
@@ -106,19 +106,19 @@ class FencedTable:
         return self._claim(connection, Fence(topology, epoch), found, exists=self._exists(connection, name)).fence
 
     def _exists(self, connection: Connection, name: str) -> bool:
-        """Tell whether the schema has a table of this name."""
+        """Return whether the schema has a table of this name."""
         headers = self._headers
         return connection.execute(headers.dialect.has_table, [headers.schema, name]).fetchone() is not None
 
     @abstractmethod
     def _claim(self, connection: Connection, fence: Fence, found: StateHeader | None, *, exists: bool) -> StateHeader:
-        """Write the header as it is from now on, and make what is missing.
+        """Write the header that is valid from now on, and make the missing tables.
 
         Args:
-            connection: of the takeover's transaction.
-            fence: what a first leader would write.
-            found: the header that is there.
-            exists: whether there is a table.
+            connection: in the takeover's transaction.
+            fence: the fence that a first leader would write.
+            found: the stored header; None: no state has written one.
+            exists: whether the table exists.
         """
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class FencedTable:
                 link.close()
 
     def _commit(self, tx: SinkTransaction) -> None:
-        """Commit what is pending, or leave that to the transaction around."""
+        """Commit the open transaction, or leave that to the enclosing transaction."""
         try:
             self.commit_link.commit()
         except AnswerLostError as error:
@@ -140,7 +140,7 @@ class FencedTable:
             self.landed()
 
     def _is_committed(self, tx: SinkTransaction) -> bool:
-        """Tell whether the token is there; waits for the lock, so the lost connection has ended its transaction."""
+        """Return whether the token is stored; waits for the lock, so the lost connection has ended its transaction."""
         self.commit_link.close()
         with self.commit_link.transaction() as connection:
             return self.locked_header(connection, tx).fence.token == tx.token
@@ -151,11 +151,11 @@ class FencedTable:
         return self._header(connection, lock, self._where(tx))
 
     def _header(self, connection: Connection, lock: str, where: str) -> StateHeader:
-        """Return the header, with all that this leader knows to be in it."""
+        """Return the header, and check that it contains everything that this leader has committed."""
         known = self.known  # before it is read: a commit may end meanwhile
         row = connection.execute(self._headers.read(lock), [self._table_name]).fetchone()
         if row is None:
-            raise StateError(f"{where} has lost its row in _trident; restore the database")
+            raise StateError(f"{where} has lost its row in _trident; to fix this: restore the database")
         header = StateHeader.of(row)
         if known is not None:
             header.fence.check_kept(known, where)
@@ -170,7 +170,7 @@ class FencedTable:
 
     @contextmanager
     def explained(self, tx: SinkTransaction) -> Iterator[None]:
-        """Turn what the database's library raises into our own errors, which name topology and attempt."""
+        """Convert exceptions of the database's library into our errors, which name topology and attempt."""
         where = self._where(tx)
         with (
             located(topology=self._topology, attempt=tx.attempt),

@@ -1,4 +1,4 @@
-"""What a column of a user's own table holds of the values of its field's type. Runs in Python workers, too."""
+"""The values of a field's type that a column of a user's own table can hold. Runs in Python workers, too."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ DECIMALS = 76
 """Digits of Arrow's widest decimals, which hold all others."""
 
 Test: TypeAlias = tuple[Callable[[pa.Array], pa.Array], str]
-"""Finds the values that a column doesn't hold; and why not."""
+"""A function that finds the values that a column can't hold, and the reason."""
 
 
 @frozen(kw_only=True)
 class Limits:
-    """The values that a column holds; a database might round, cut or replace others, or refuse them without a name.
+    """The values that a column can hold.
+
+    A database might round, cut or replace others, or refuse them without naming one.
 
     Attributes:
-        column: its type, for messages.
+        column: the column's type, for messages.
         bounds: the least and the greatest number.
-        chars: how many characters a text may have.
-        octets: how many bytes a text in UTF-8, or a binary value, may have.
+        chars: the maximum number of characters of a text.
+        octets: the maximum number of bytes of a text in UTF-8, or of a binary value.
         is_padded: whether values of fewer bytes, or texts that end in blanks, come back changed.
-        members: the texts that there are.
-        pattern: what the whole text has to match, and how that is said.
-        avoids: what no text may match, and how that is said.
+        members: the allowed texts; empty: all.
+        pattern: a pattern that the whole text must match, and the reason to name if it doesn't.
+        avoids: a pattern that no text may match, and the reason to name if one does.
         keeps_minus_zero: whether -0.0 isn't stored as 0.0.
-        is_required: whether NULL is refused, or replaced by something else.
+        is_required: whether NULL is refused, or replaced by another value.
     """
 
     column: str
@@ -46,11 +48,11 @@ class Limits:
 
     @property
     def are_needed(self) -> bool:
-        """Whether there are values that the column doesn't hold."""
+        """Whether there are values that the column can't hold."""
         return self != Limits(column=self.column)
 
     def first_beyond(self, values: pa.Array) -> tuple[int, str] | None:
-        """Return the first of ``values`` that the column doesn't hold, by its number, with the reason."""
+        """Return the number of the first value that the column can't hold, with the reason; None: it holds all."""
         values = plain_array(values)
         if self.is_required and values.null_count:
             return values.is_null().index(True).as_py(), f"{self.column} does not hold NULL"

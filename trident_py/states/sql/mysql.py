@@ -81,7 +81,7 @@ ERRORS = ErrorTable(
         ),
     },
 )
-"""By number: https://mariadb.com/kb/en/mariadb-error-code-reference/; -1 is what the library refuses itself."""
+"""By number: https://mariadb.com/kb/en/mariadb-error-code-reference/; -1 is an error of the library itself."""
 
 _SESSION = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00'"
 _LOCK = "trident {}".format
@@ -171,7 +171,7 @@ class MySQLDatabase(SessionDatabase):
     identified = "SHOW VARIABLES WHERE variable_name IN ('server_uuid', 'server_uid', 'hostname', 'port', 'datadir')"
 
     def library(self) -> Any:
-        """Import PyMySQL; raises `ConfigError` where it is not installed."""
+        """Import PyMySQL; raises `ConfigError` if it is not installed."""
         try:
             import pymysql
         except ImportError as error:
@@ -179,7 +179,7 @@ class MySQLDatabase(SessionDatabase):
         return pymysql
 
     def connect(self) -> Session:
-        """Make a connection and set it up; it knows how large a statement may be."""
+        """Make a connection and set it up; its facts include the greatest size of a statement."""
         at = self.address
         client = self.library().connect(
             host=at.host or "localhost",
@@ -191,11 +191,13 @@ class MySQLDatabase(SessionDatabase):
         )
         session = Session(client)
         session.execute(_SESSION)
-        session.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")  # who waited sees what has changed
+        session.execute(
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+        )  # after a wait, the new data are visible
         return Session(client, session.execute("SELECT @@max_allowed_packet").fetchone())
 
     def mark(self, session: Session, owner: str) -> None:
-        """Hold a lock of this name: the server says who does. An older session of the same leader is ended.
+        """Hold a lock of this name, by which the server knows its holder; end an older session of the same leader.
 
         Raises:
             StoreBusyException: another session still holds it.
@@ -213,16 +215,18 @@ class MySQLDatabase(SessionDatabase):
         with link.transaction() as connection:
             ((flush,),) = connection.execute("SELECT @@innodb_flush_log_at_trx_commit").fetchall()
         if flush != 1:
-            log.warning("%s: innodb_flush_log_at_trx_commit is %s: a crash may lose what was committed", where, flush)
+            log.warning(
+                "%s: innodb_flush_log_at_trx_commit is %s: a crash may lose committed transactions", where, flush
+            )
         return self.address.database
 
     @contextmanager
     def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
-        """Keep others out by a lock of the session: each change of a table commits by itself."""
+        """Exclude other takeovers by a lock of the session, because each change of a table commits by itself."""
         with link.transaction(TAKEOVER_SECONDS) as connection:
             with self._locked(connection, schema, HEADERS):
+                Headers(MYSQL, schema).check_version(connection)
                 connection.execute(Headers(MYSQL, schema).create)
-                Headers(MYSQL, schema).widen(connection)
             with self._locked(connection, schema, table):
                 _end_older(connection, schema, table, leader)
                 connection.execute("START TRANSACTION")
@@ -233,12 +237,12 @@ class MySQLDatabase(SessionDatabase):
     def _locked(self, connection: Connection, schema: str, table: str) -> Iterator[None]:
         lock = _LOCK(sha256(f"{schema}.{table}".encode()).hexdigest()[:32])
         if connection.execute("SELECT GET_LOCK(%s, %s)", [lock, TAKEOVER_SECONDS]).fetchone() != (1,):
-            raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover goes on")
+            raise StoreBusyException(f"table {table!r} of {self.shown}: another takeover is running")
         yield
         connection.execute("SELECT RELEASE_LOCK(%s)", [lock])
 
     def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
-        """Ask for the columns and unique keys."""
+        """Return the columns and unique keys."""
         try:
             return columns_of(connection, schema, table, placed(MYSQL, schema, table), keys=keys)
         except self.library().Error as error:
@@ -276,7 +280,7 @@ def _end_older(connection: Connection, schema: str, table: str, leader: Leader) 
 
 
 def _end_holder(connection: Connection, owner: str) -> None:
-    """End the session that is marked with ``owner``, if there is one."""
+    """End the session marked with ``owner``, if there is one."""
     ((held_by,),) = connection.execute("SELECT IS_USED_LOCK(%s)", [_LOCK(owner)]).fetchall()
     if held_by is not None:
         connection.execute(f"KILL {held_by}")
@@ -286,19 +290,19 @@ def _end_holder(connection: Connection, owner: str) -> None:
 class MySQLState(SQLState):
     """Keeps values in ``table`` of the MySQL or MariaDB database that ``url`` names.
 
-    The table is an ordinary one: ``SELECT word, count FROM counts`` gives the committed values at any time, from any
-    client. Keys are told apart byte by byte, whatever the server's collation; timestamps are in UTC. Spark's tasks put
-    the change of a batch into a table of the attempt, the driver merges it in one transaction with the commit token;
-    tables are made and dropped outside of it. `docs/how-to/databases.md` says more.
+    The table is an ordinary one: ``SELECT word, count FROM counts`` returns the committed values at any time, from any
+    client. Keys are compared byte by byte, with every collation of the server; timestamps are in UTC. Spark's tasks
+    store the change of a batch in a table of the attempt; the driver merges it in one transaction with the commit
+    token. Tables are made and dropped outside of it. `docs/how-to/databases.md` says more.
 
     Args:
-        url: ``"mysql://user:password@host:3306/database"``; never printed. What stands behind ``?`` goes to PyMySQL.
+        url: ``"mysql://user:password@host:3306/database"``; never printed. PyMySQL gets the parameters after ``?``.
         table: up to 40 lower-case letters, digits and underscores.
-        ttl: how long a key stays without a write; see `docs/how-to/removing-keys.md`. None: for ever.
+        ttl: how long a key stays without a write; see `docs/how-to/removing-keys.md`. None: forever.
 
     Raises:
         ConfigError: PyMySQL is not installed.
-        StateError: ``table`` cannot be a table's name, or ``url`` is none.
+        StateError: ``table`` cannot be a table's name, or ``url`` is not such a URL.
     """
 
     url: Secret = field(converter=as_secret)

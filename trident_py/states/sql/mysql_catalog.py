@@ -1,4 +1,4 @@
-"""What MySQL's and MariaDB's catalogs say of a table."""
+"""The description of a table by the catalogs of MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEYS = """(
 _COUNTER = re.compile(r" AUTO_INCREMENT=\d+")
 _FOUND_MAX = 1_000
 _found: dict[tuple[str, bool, str], FoundTable] = {}
-"""What the catalog says of a table, by schema and CREATE TABLE: that text is read in a tenth of the time."""
+"""The known descriptions, by schema and CREATE TABLE, whose text the server returns in a tenth of the time."""
 
 _INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _PLAIN = {
@@ -38,14 +38,14 @@ _MEMBER = re.compile(r"'((?:[^']|'')*)'")
 
 
 def columns_of(connection: Connection, schema: str, table: str, there: str, *, keys: bool) -> FoundTable:
-    """Return what is there of ``table``, and keep others from changing its columns until the transaction ends.
+    """Return the description of ``table``, whose columns can't be changed until the transaction ends.
 
     Args:
         connection: in its transaction.
-        schema: where the table is.
+        schema: the table's schema.
         table: its name.
-        there: its name as it stands in a statement.
-        keys: whether its unique keys are asked for, too.
+        there: its name, as written in a statement.
+        keys: whether its unique keys are read, too.
     """
     connection.execute(f"SELECT 1 FROM {there} LIMIT 0")  # noqa: S608 - from now on it can't be altered
     _, text, *_ = connection.execute(f"SHOW CREATE TABLE {there}").fetchone()
@@ -67,7 +67,7 @@ def _columns_of(connection: Connection, schema: str, table: str, *, keys: bool) 
 
 
 def as_found(storage: str) -> tuple[str, ...]:
-    """Return the type of a column of ours as the catalog writes it, without what depends on the server."""
+    """Return the type that the catalog shows for one of our columns, without parts that depend on the server."""
     if storage == "boolean":
         return ("tinyint",)
     collated = " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin" if re.match("longtext|varchar", storage) else ""

@@ -1,6 +1,6 @@
-"""Which fields go into which columns of a user's own table: the same or wider, and texts that are forms of values.
+"""The fields that fit the columns of a user's own table: of the same or a wider type, or a text of another type's form.
 
-What would be rounded or cut is refused when the sink starts; what depends on the value is in `Limits`.
+If a column would round or cut all values of a type, the sink refuses it at the start. `Limits` checks each value.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)"
 
 
 def limits_of(field: TypedColumn, column: FoundColumn) -> Limits:
-    """Return what ``column`` holds of the values of ``field``.
+    """Return the values of ``field`` that ``column`` can hold.
 
     Raises:
-        StateError: it would round, cut or replace them.
+        StateError: the column would round, cut or replace them.
     """
     if column.is_generated:
         raise refusal(field, column, "the database makes its values itself", "leave the field out")
@@ -32,7 +32,7 @@ def limits_of(field: TypedColumn, column: FoundColumn) -> Limits:
 
 
 def refusal(field: TypedColumn, column: FoundColumn, reason: str, way: str) -> StateError:
-    """Return the error for a field that can't go into a column."""
+    """Return the error for a field that does not fit a column."""
     return StateError(
         f"field {field.name!r} is {field.kind.simpleString()}, and column {column.name!r} of the table is "
         f"{column.written}: {reason}; to fix this: {way}"
@@ -40,7 +40,7 @@ def refusal(field: TypedColumn, column: FoundColumn, reason: str, way: str) -> S
 
 
 def _limits(field: TypedColumn, column: FoundColumn) -> Limits | None:
-    """Return the limits; None: it doesn't fit."""
+    """Return the limits; None: the field does not fit."""
     match field.kind:
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():
             return _of_integer(_INTEGER_BITS[type(field.kind)], column)
@@ -134,7 +134,7 @@ def _of_time(kind: t.DataType, column: FoundColumn) -> Limits | None:
 
 
 def _narrowing(field: TypedColumn, column: FoundColumn) -> tuple[str, str]:
-    """Return why a field doesn't go into a column, and what the user may do on purpose."""
+    """Return the reason why a field does not fit a column, and a way to convert it explicitly."""
     row, loses = f"row.{field.name}", "the database would round or cut its values in silence"
     match field.kind, column.family:
         case t.FloatType() | t.DoubleType() | t.DecimalType(), Family.INTEGER:

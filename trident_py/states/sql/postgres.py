@@ -1,4 +1,4 @@
-"""A state in a table of a PostgreSQL database: its factory, which needs no psycopg to be imported."""
+"""A state in a table of a PostgreSQL database: its factory, which can be imported without psycopg."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 class PostgresState(SQLState):
     """Keeps values in ``table`` of the database that ``dsn`` names, in the first schema of its ``search_path``.
 
-    The table is an ordinary one: ``SELECT word, count FROM counts`` gives the committed values at any time, from any
+    The table is an ordinary one: ``SELECT word, count FROM counts`` returns the committed values at any time, from any
     client; reading blocks no commit. Columns and tables that begin with an underscore are bookkeeping. Each state needs
-    a table of its own; several may share a database. Values are durable when committed (``synchronous_commit``).
+    its own table; several may share a database. Values are durable when committed (``synchronous_commit``).
 
-    Spark's tasks copy the change of a batch into a table of the attempt, on connections of their own; the driver merges
-    it in one transaction, with the commit token. So the workers have to reach the database as the driver does, and the
-    role needs CREATE on the schema. The DSN travels to them: where no password may, name a ``service`` or a
-    ``passfile`` in it. A pooler that doesn't keep a session on one connection, as PgBouncer with
-    ``pool_mode=transaction``, is refused. All leaders of a topology have the same role: a new one ends the connections
-    of those before it, also of one that was paused in mid-transaction.
+    Spark's tasks copy the change of a batch into a table of the attempt, on their own connections. The driver merges it
+    in one transaction, with the commit token. So the workers must reach the database as the driver does, and the role
+    needs CREATE on the schema. The DSN is sent to the workers: if a password must not be, name a ``service`` or a
+    ``passfile`` in it. A pooler must keep a session on one connection: PgBouncer with ``pool_mode=transaction`` is
+    refused. All leaders of a topology must have the same role. A new leader ends the connections of earlier ones, even
+    of one that was paused in a transaction.
 
     Args:
         dsn: ``"host=… dbname=… user=…"`` or ``"postgresql://user@host/dbname"``; never printed.
         table: up to 40 lower-case letters, digits and underscores.
-        ttl: how long a key stays without a write, by the times of transactions, as ``timedelta(days=30)``; None: for
-            ever. See `docs/how-to/removing-keys.md`.
+        ttl: how long a key stays without a write, by the times of transactions, as ``timedelta(days=30)``; None:
+            forever. See `docs/how-to/removing-keys.md`.
 
     Raises:
         ConfigError: psycopg is not installed.
-        StateError: ``table`` cannot be a table's name, or ``dsn`` is none.
+        StateError: ``table`` cannot be a table's name, or ``dsn`` is not a DSN.
     """
 
     dsn: Secret = field(converter=as_secret)

@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says of a table."""
+"""The description of a table by PostgreSQL's catalog."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _CUTTING = frozenset({"char", "name", "money", "cstring"})
 
 _TIMES = frozenset({"time", "timetz", "interval"})
 _HEADER = 4
-"""Of a type's modifier, where it is a length."""
+"""The offset of a type's modifier, if it is a length."""
 
 
 def columns_of(connection: Connection, schema: str, table: str, there: str) -> FoundTable:
-    """Return what is there of ``table``, and lock it against changes of its columns until the transaction ends.
+    """Return the description of ``table``, whose columns can't be changed until the transaction ends.
 
     Args:
         connection: in its transaction.
-        schema: where the table is.
+        schema: the table's schema.
         table: its name.
-        there: its name as it stands in a statement.
+        there: its name, as written in a statement.
     """
     rows = connection.execute(_COLUMNS.format(there), [schema, table]).fetchall()
     *_, made, key = rows[0] if rows else (None, None)

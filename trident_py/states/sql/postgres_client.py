@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL, all set up alike, and what its errors mean to whoever runs a topology.
+"""Connections to PostgreSQL, all with the same settings, and the meaning of its errors for a topology.
 
-Nothing here shows a DSN: errors name host and database, and the password is taken out of whatever libpq says.
+A DSN is never shown: errors name host and database, and the password is removed from the messages of libpq.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from trident_py.states.sql.verdicts import ErrorTable
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 LOCK_SECONDS = 10
-"""How long a commit waits for a lock that somebody else holds."""
+"""How long a commit waits for a lock that another session holds."""
 
 TAKEOVER_SECONDS = 60
 """How long a takeover waits for a transaction that it could not end."""
 
 IDLE_SECONDS = 30
-"""After this long in the middle of a transaction of our own statements a process counts as paused: the server ends it.
+"""The limit for a pause within a transaction without user code: after it, the server ends the session as paused.
 
-Not where user code works between two statements, which may take as long as it wants: see `Link.begin`."""
+There is no limit if user code runs between two statements, because it may take any time: see `Link.begin`."""
 
 _CONNECTING = {
     "connect_timeout": 10,
@@ -42,10 +42,10 @@ _CONNECTING = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""So that a cut network is noticed; what the DSN says goes first."""
+"""Settings that detect a cut network; the parameters of the DSN take precedence."""
 
 _SESSION = {
-    "default_transaction_isolation": "read committed",  # who waited for a lock sees what it waited for
+    "default_transaction_isolation": "read committed",  # after a wait for a lock, the new data are visible
     "lock_timeout": f"{LOCK_SECONDS}s",
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
@@ -64,19 +64,19 @@ _HOLDERS = """
     FROM pg_stat_activity WHERE pid = ANY(pg_blocking_pids(%s)) ORDER BY pid"""
 _BACKEND = "SELECT pg_backend_pid()"
 _UNPOOLED = (
-    "name the server itself in the DSN, or have the pooler keep each client on a connection of its own "
+    "name the server itself in the DSN, or let the pooler keep each client on its own connection "
     "(PgBouncer: pool_mode=session)"
 )
 _POOLED = "a pooler in between doesn't keep a session on one connection to the server, as its locks and settings need"
 
 SHARED = "shared"
-"""In the place of a table's in the name of a connection: several tables commit by it."""
+"""Used instead of the table in the name of a connection if several tables share the connection."""
 
 NO_ANSWER, BY_CLIENT = "no answer", "by the client"
-"""In the place of an SQLSTATE: there is no connection; psycopg refuses it itself."""
+"""Used instead of an SQLSTATE: the first without a connection, the second if psycopg itself refuses a value."""
 
 GONE = psycopg.errors.UndefinedTable.sqlstate or ""
-"""A staging table that is gone: swept by a newer leader, or lost in a crash of the server."""
+"""The error of a missing staging table: a newer leader dropped it, or a crash of the server lost it."""
 
 _AGAIN, _BATCH, _NEVER = Verdict.COMES_AGAIN, Verdict.THIS_BATCH, Verdict.NEVER
 ERRORS = ErrorTable(
@@ -109,16 +109,16 @@ ERRORS = ErrorTable(
 
 
 class PooledError(psycopg.NotSupportedError):
-    """A pooler between us and the server gives the transactions of one session to several of its connections."""
+    """A pooler between the driver and the server sends the transactions of one session to several connections."""
 
 
 @frozen
 class Session:
-    """A connection that is set up.
+    """A connection with its settings.
 
     Attributes:
-        backend: the server's process at its other end.
-        schema: in which its tables are found first; None: there is none.
+        backend: the server's process of the connection.
+        schema: the schema in which tables are found first; None: no schema of the search path exists.
     """
 
     connection: Connection
@@ -128,10 +128,10 @@ class Session:
 
 @frozen
 class Target:
-    """Which database, and how to say so without saying too much.
+    """A database, with a name for errors that contains no secret.
 
     Attributes:
-        application: what the server knows our connections by.
+        application: the name by which the server knows the connections.
     """
 
     dsn: Secret
@@ -147,7 +147,7 @@ class Target:
     def _parts(self) -> dict[str, Any]:
         try:
             return dict(conninfo_to_dict(self.dsn.reveal()))
-        except psycopg.Error:  # what it says may contain the password
+        except psycopg.Error:  # its message may contain the password
             raise StateError(
                 "PostgresState: the DSN is not one that libpq reads; give 'host=… dbname=… user=…' or "
                 "'postgresql://user@host/dbname'"
@@ -170,12 +170,12 @@ class Target:
         return Session(connection, backend, schema)
 
     def check(self) -> None:
-        """Look whether the server lets us in and each of our connections has a process of the server to itself.
+        """Check that the server accepts the user and gives each connection its own process.
 
-        Sets nothing: what a session sets where others get the same connection, they have as well.
+        It changes no setting, because sessions that share a pooled connection would get it too.
 
         Raises:
-            PooledError: it hasn't.
+            PooledError: connections share a process.
             psycopg.Error: there is no connection.
         """
         with self._connection() as one, self._connection() as other:
@@ -199,18 +199,18 @@ class Target:
 
 @contextmanager
 def explained(where: str, target: Target, passing: str = "", way_out: str = "") -> Iterator[None]:
-    """Turn what psycopg raises into an error that names ``where``, the cause and the way out.
+    """Convert exceptions of psycopg into errors that name ``where``, the cause and the fix.
 
     Args:
         where: names the topology, the attempt and the table.
-        target: what to keep quiet about.
-        passing: the SQLSTATE of something that passes here and doesn't elsewhere.
-        way_out: what to do, in place of what is known of the code.
+        target: the database, whose password is removed from the errors.
+        passing: the SQLSTATE of an error that is temporary here, but not elsewhere.
+        way_out: the fix to name, instead of the one known for the code.
 
     Raises:
-        StoreBusyException: a replay may get through: no connection, a lock, a crash, a full disk.
-        FailedException: a value is refused.
-        StateError: anything else.
+        StoreBusyException: a replay may succeed: no connection, a lock, a crash, a full disk.
+        FailedException: the database refused a value.
+        StateError: any other error.
     """
     try:
         yield
@@ -229,20 +229,20 @@ def explained(where: str, target: Target, passing: str = "", way_out: str = "") 
 
 @contextmanager
 def starting(where: str, target: Target) -> Iterator[None]:
-    """Do what `explained` does, for a start: nobody tries again then, so what may pass is told with what to look at.
+    """Convert exceptions as `explained` does, at a start: nothing is retried, so temporary errors name what to check.
 
     Raises:
-        StateError: whatever psycopg raised.
+        StateError: for every exception of psycopg.
     """
     try:
         with explained(where, target):
             yield
     except FailedException as error:
-        raise StateError(f"{error}; see to the server, the DSN and the role, and start again") from error
+        raise StateError(f"{error}; check the server, the DSN and the role, and start again") from error
 
 
 def codes_of(error: psycopg.Error) -> tuple[str, ...]:
-    """Return the SQLSTATE of an error, and its class."""
+    """Return the SQLSTATE of an error, and its class; without one, a code of this module."""
     state = error.sqlstate
     if state is not None:
         return state, state[:2]
@@ -253,13 +253,13 @@ def codes_of(error: psycopg.Error) -> tuple[str, ...]:
 
 
 class Link(AnyLink):
-    """A connection of which each transaction makes sure that it is where the session was set up.
+    """A connection that checks, at each transaction, that it still reaches the process with the session's settings.
 
-    A setting that isn't there would neither make a commit durable nor end a wait.
+    Without the settings, a commit might not be durable and a wait might not end.
 
     Attributes:
-        target: where to; may be replaced by one with the same DSN, which needs no other connection.
-        session: the one that it has, if it has one.
+        target: the database; it may be replaced by one with the same DSN, which uses the same connection.
+        session: the open session; None: not connected.
     """
 
     session: Session | None
@@ -270,15 +270,15 @@ class Link(AnyLink):
         self.session = None
 
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Any:
-        """Begin a transaction that waits for locks so long."""
+        """Begin a transaction that waits ``lock_secs`` seconds for locks."""
         settings = [f"SET LOCAL lock_timeout = {int((LOCK_SECONDS if lock_secs is None else lock_secs) * 1000)}"]
         return self._begun(*settings, *([] if durable else ["SET LOCAL synchronous_commit = off"]))
 
     def begin(self) -> Any:
-        """Return the connection, in a new transaction; one that was left open is given up.
+        """Return the connection, in a new transaction; abort a transaction that was left open.
 
-        User code may work in it for as long as it wants. If its process is paused, it holds its locks until then, or
-        until a newer leader ends its connection.
+        User code may work in it without a time limit. If its process is paused, it holds its locks until it continues,
+        or until a newer leader ends its connection.
         """
         return self._begun("SET LOCAL idle_in_transaction_session_timeout = 0")
 
@@ -289,7 +289,7 @@ class Link(AnyLink):
                 session = self._connected()
                 cursor = session.connection.execute("; ".join(["BEGIN", *settings, _BACKEND]).encode(), prepare=False)
             except psycopg.Error:
-                # It broke while nobody used it, or else so will the new one.
+                # It broke while it was idle; if not, the new one fails, too.
                 self.close()
                 if last:
                     raise
@@ -303,7 +303,7 @@ class Link(AnyLink):
         raise AssertionError("unreachable")
 
     def commit(self) -> None:
-        """Commit; what the server says counts."""
+        """Commit, and check that the server's answer is COMMIT."""
         connection = self.session.connection if self.session else None
         if connection is None:
             raise psycopg.OperationalError("the connection is closed")
@@ -313,11 +313,11 @@ class Link(AnyLink):
             if not connection.closed:
                 raise  # that was the server's answer: nothing is committed
             raise AnswerLostError(self.target.redacted(error)) from None
-        if answer != "COMMIT":  # what the server says where something had failed before
+        if answer != "COMMIT":  # the server's answer if a statement had failed before
             raise psycopg.errors.InFailedSqlTransaction(f"nothing was committed, the server said {answer}")
 
     def rollback(self) -> None:
-        """Give up the open transaction, if there is one; the connection too, if it doesn't answer."""
+        """Roll back the open transaction, if there is one; close the connection if it doesn't answer."""
         connection = self.session.connection if self.session else None
         if connection is None or connection.info.transaction_status is TransactionStatus.IDLE:
             return
@@ -327,20 +327,20 @@ class Link(AnyLink):
             self.close()
 
     def close(self) -> None:
-        """Close the connection; the server ends what it had begun."""
+        """Close the connection; the server aborts its open transaction."""
         session, self.session = self.session, None
         if session is not None:
             with suppress(psycopg.Error):
                 session.connection.close()
 
     def standing_for(self, others: Sequence[AnyLink]) -> Link:
-        """Return a new one that leaders of all tables of the topology find."""
+        """Return a new connection that the next leader of each of the topology's tables finds."""
         super().standing_for([self, *others])
         program, topology, _, epoch = self.target.application.split()
         return Link(evolve(self.target, application=f"{program} {topology} {SHARED} {epoch}"))
 
     def lock_holders(self) -> Sequence[str]:
-        """Ask by a connection of its own."""
+        """Return the lock holders, queried on another connection."""
         session = self.session
         if session is None:
             return ()
@@ -357,7 +357,7 @@ class Link(AnyLink):
         ]
 
     def serve(self, database: Database) -> None:
-        """Go on under the name of ``database``."""
+        """Use the connection for ``database``, under its name."""
         self.target = getattr(database, "target", self.target)
 
     def _connected(self) -> Session:

@@ -1,4 +1,4 @@
-"""PostgreSQL: how values of Spark types stand in a table, the SQL of it, and what a takeover does."""
+"""PostgreSQL: the form of Spark's values in a table, the SQL of it, and its takeover."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from trident_py.states.sql.table import Headers, placed
 NULL = r"\N"
 NO_NUL = "PostgreSQL's texts don't hold NUL"
 _ESCAPED = (("\\", r"\\"), ("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t"))
-"""In this order: the backslash first."""
+"""The escapes in the order in which they are applied: the backslash first."""
 
 _TEXT = pa.large_string()
 """Lines of a batch may be more than the 2 GiB of a plain string array."""
@@ -64,10 +64,10 @@ _PLAIN = (
 
 
 def copied(part: StoredRows, task: int) -> memoryview:
-    """Return the lines of some rows of a task for a staging table: their columns, the keys' texts, the task.
+    """Return the lines of a task's rows for COPY into a staging table: the columns, the text of the key, the task.
 
     Raises:
-        StateError: a value doesn't fit its column, or Arrow hands it over as a type that isn't known.
+        StateError: a value doesn't fit its column, or its Arrow type isn't supported.
     """
     part.check()
     columns = [_texts(part, column, data) for column, data in zip(part.columns, part.data.columns, strict=True)]
@@ -80,7 +80,7 @@ def copied(part: StoredRows, task: int) -> memoryview:
 
 
 def _texts(part: StoredRows, column: TypedColumn, data: pa.Array) -> pa.Array:
-    """Return each value as COPY reads it."""
+    """Return each value in the text form of COPY."""
     data = plain_array(data)
     kind = data.type
     if pa.types.is_nested(kind):
@@ -120,7 +120,7 @@ _ORDERED = frozenset({"min", "max"})
 
 
 def check_table(name: str) -> str:
-    """Return ``name``, if it can be a table's.
+    """Return ``name``, if it is a valid name of a table.
 
     Raises:
         StateError: it has other characters, is too long, or is reserved.
@@ -134,10 +134,10 @@ def check_table(name: str) -> str:
 
 
 def check_field(name: str) -> str:
-    """Return ``name``, if it can be a column's.
+    """Return ``name``, if it is a valid name of a column.
 
     Raises:
-        StateError: it can't.
+        StateError: it isn't.
     """
     if not _FIELD.fullmatch(name) or name in _SYSTEM:
         raise StateError(
@@ -192,7 +192,7 @@ _COLUMNS: dict[type[t.DataType], Any] = {
 
 
 def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
-    numeric = f"numeric({kind.precision},{kind.scale})"  # which would round what doesn't fit
+    numeric = f"numeric({kind.precision},{kind.scale})"  # which would round a value that doesn't fit
     return numeric, _ORDERED | {"sum"}, exact_decimal(kind.precision, kind.scale)
 
 
@@ -255,20 +255,18 @@ class PostgresDatabase(Database):
         return self.target.dsn
 
     def identity(self, link: AnyLink) -> object:
-        """Ask for the cluster's number, the database's, and the user."""
+        """Return the cluster's number, the database's, and the user."""
         with link.transaction() as connection:
             return connection.execute(_IDENTITY).fetchone()
 
     def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
-        """Turn what psycopg raises into our errors."""
         return explained(where, self.target, GONE if staged else "", way_out)
 
     def starting(self, where: str) -> AbstractContextManager[None]:
-        """Turn what psycopg raises at a start into our errors."""
         return starting(where, self.target)
 
     def ensure_usable(self) -> None:
-        """Return if the server lets us in, and each connection is a session of its own."""
+        """Check that the server accepts the user, and that each connection has its own session."""
         self.target.check()
 
     def link(self) -> Link:
@@ -276,7 +274,7 @@ class PostgresDatabase(Database):
         return Link(self.target)
 
     def led_by(self, leader: Leader, table: str) -> PostgresDatabase:
-        """Have the server know every connection of this leader, and of its tasks, by topology, table and epoch."""
+        """Return the database with connections, of driver and tasks, that are named by topology, table and epoch."""
         known = sha256(table.encode()).hexdigest()[:8]
         name = f"trident {leader.topology.uuid[:8]} {known} {leader.epoch}"
         return PostgresDatabase(evolve(self.target, application=name))
@@ -288,9 +286,11 @@ class PostgresDatabase(Database):
             ((encoding,),) = connection.execute("SELECT current_setting('server_encoding')").fetchall()
         schema = link.session.schema if isinstance(link.session, Session) else None
         if schema is None:
-            raise StateError(f"{where}: no schema of its search_path exists; create one, or name one in the DSN")
+            raise StateError(
+                f"{where}: no schema of its search_path exists; to fix this: create one, or name one in the DSN"
+            )
         if encoding != "UTF8":
-            raise StateError(f"{where}: the database is not in UTF8; create one with ENCODING 'UTF8'")
+            raise StateError(f"{where}: the database is not in UTF8; to fix this: create one with ENCODING 'UTF8'")
         return schema
 
     @contextmanager
@@ -301,14 +301,14 @@ class PostgresDatabase(Database):
         with link.transaction(TAKEOVER_SECONDS) as connection:
             # Where two make it at once, IF NOT EXISTS alone ends in an error.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
+            headers.check_version(connection)
             connection.execute(headers.create)
-            headers.widen(connection)
         with link.transaction(TAKEOVER_SECONDS) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 1))", [f"{schema}.{table}"])
             yield connection
 
     def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
-        """Ask for the columns, under a lock of the table that only keeps its columns as they are."""
+        """Return the columns, under a lock of the table that prevents only changes of its columns."""
         try:
             return columns_of(connection, schema, table, placed(POSTGRESQL, schema, table))
         except Exception as error:
@@ -317,7 +317,7 @@ class PostgresDatabase(Database):
             raise
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
-        """Send one statement a row, without waiting for each answer."""
+        """Send one statement per row, without waiting for each answer."""
         client: Any = connection
         client.cursor().executemany(statement(1), rows)
 
@@ -331,7 +331,7 @@ class PostgresDatabase(Database):
             return int(cursor.rowcount)
 
     def portions(self, connection: Connection, query: str, values: Sequence[Any], size: int) -> Iterator[list[Row]]:
-        """Give the rows of a cursor of the server."""
+        """Yield the rows of a server-side cursor."""
         client: Any = connection
         with client.cursor(name="_portions") as cursor:
             cursor.execute(query, values)

@@ -19,7 +19,7 @@ from trident_py.states.sql.databases import database_of
 from trident_py.states.sql.dialect import Database
 
 _PART = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|::|(?<!\w):([A-Za-z_]\w*)|%")
-"""What has to be looked at in a query: quoted texts and casts, which stay; parameters; a percent sign."""
+"""The parts of a query to be examined: quoted texts and casts, which stay; parameters; a percent sign."""
 
 
 _WAY_OUT = (
@@ -33,7 +33,7 @@ class Question:
     """A query with named parameters.
 
     Attributes:
-        names: of the parameters, in the order in which they are bound.
+        names: the names of the parameters, in the order in which they are bound.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Question:
 
 
 class SQLLookup(ReadOnlyState):
-    """A connection that is asked; it is made again after it broke."""
+    """A connection for look-ups; it is made again after it broke."""
 
     def __init__(self, database: Database, question: Question) -> None:
         self._database, self._question = database, question
@@ -77,17 +77,17 @@ class SQLLookup(ReadOnlyState):
 
 @frozen
 class SQLQuery(StateFactory, QueryFunction[SQLLookup, list[tuple[Any, ...]]]):
-    """Looks rows of a database up: both the static state, and the function that asks it.
+    """Looks up rows of a database: both the static state, and the function that queries it.
 
     ``prices = SQLQuery(url, "SELECT price FROM prices WHERE item = :item")``, then
-    ``stream.state_query(topology.new_static_state(prices), "item", prices, "price double")``: for each row of the
-    stream the parameters are its input fields of the same names, and it goes on with each row that is found, and not
-    at all where there is none, as in an inner join. The same in a DRPC stream. Columns become the output fields in
-    their order; each different combination of values is asked for once in a batch, on the commit thread, and what is
-    committed at that moment is seen.
+    ``stream.state_query(topology.new_static_state(prices), "item", prices, "price double")``. For each row of the
+    stream, the parameters are its input fields of the same names. As in an inner join, the row is emitted once with
+    each row that is found, and dropped if none is. The same works in a DRPC stream. Columns become the output fields in
+    their order. Each different combination of values is queried once in a batch, on the commit thread, and the query
+    reads the data committed at that moment.
 
     Args:
-        url: as that of `SQLSink`.
+        url: as for `SQLSink`.
         query: a SELECT; ``:name`` stands for a value, which is bound, never pasted into the text.
 
     Raises:
@@ -111,17 +111,17 @@ class SQLQuery(StateFactory, QueryFunction[SQLLookup, list[tuple[Any, ...]]]):
 
     @property
     def question(self) -> Question:
-        """The query as the database takes it."""
+        """The query in the form that the database accepts."""
         return Question.of(self.query, database_of(self.url).dialect.mark)
 
     def ensure_usable(self) -> None:
-        """Look whether the database is there and lets us in."""
+        """Check that the database exists and accepts the user."""
         database = database_of(self.url)
         with database.starting(f"SQLQuery of {database.shown}"):
             database.ensure_usable()
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> SQLLookup:
-        """Return a connection to ask."""
+        """Return the look-up connection."""
         return SQLLookup(database_of(self.url), self.question)
 
     def check(self, seen: StructType | None, keys: StructType | None, out: StructType) -> None:

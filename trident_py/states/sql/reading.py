@@ -1,4 +1,4 @@
-"""A table that a topology fills, to be asked by another one: ``new_static_state`` over a state of ours."""
+"""A table that one topology fills and another one reads: ``new_static_state`` over one of our states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trident_py.states.sql.table import HEADERS, Headers, Table
 
 
 class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
-    """Values by key, as they are committed when they are asked for; nothing is made or written.
+    """Values by key, as committed at the time of each query; it makes and writes nothing.
 
     It connects again after the connection broke.
     """
@@ -36,7 +36,7 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         """Return the reader of this table.
 
         Raises:
-            StateError: no topology has made it, or it can't be read.
+            StateError: no topology has made the table, or it can't be read.
         """
         reader = cls(database, name)
         if not database.exists:
@@ -52,7 +52,6 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         return reader
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        """Return the value of each key; None where there is none."""
         texts = encode_keys(keys)
         table = self._table
         rows = self._fetched(table.read, table.dialect.listed(texts), *table.alive) if texts else []
@@ -60,14 +59,13 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
-        """Give for each key its values, then the value."""
         return loaded_rows(
             (*self._table.keys, self._table.value), self._fetched(self._table.read_all, *self._table.alive)
         )
 
     @property
     def keys(self) -> StructType:
-        """The fields of its keys; their nullability is not known."""
+        """The fields of its keys; their nullability is unknown."""
         return StructType([StructField(column.name, column.kind) for column in self._table.keys])
 
     def close(self) -> None:
@@ -89,6 +87,7 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
     def _found(self, connection: Connection, schema: str, name: str) -> Table:
         dialect = self._database.dialect
         has_tables = [connection.execute(dialect.has_table, [schema, each]).fetchone() for each in (HEADERS, name)]
+        Headers(dialect, schema).check_version(connection)
         query = Headers(dialect, schema).declared
         row = connection.execute(query, [name]).fetchone() if all(has_tables) else None
         if row is None:
@@ -97,12 +96,14 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         return evolve(Table.of(dialect, name, *declared_fields(row[0])), schema=schema, timed=timed)
 
     def _missing(self) -> StateError:
-        return StateError(f"{self._name}: no topology has made such a table; start the one that fills it first")
+        return StateError(
+            f"{self._name}: no topology has made such a table; to fix this: first start the topology that fills it"
+        )
 
 
 @frozen(repr=False)
 class ReadTable(StateFactory):
-    """Makes the reader of the table that the states of ``source`` are in."""
+    """Makes the reader of the table that holds the states of ``source``."""
 
     source: StateFactory
     name: str

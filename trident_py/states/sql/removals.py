@@ -1,4 +1,4 @@
-"""How keys leave the table of a SQL state: removed by a transaction, or expired; and how that is taken back."""
+"""Removal of keys from the table of a SQL state, by a transaction or by expiry, and its undo."""
 # ruff: noqa: S608 - every name in a statement was checked, or is quoted; values are always bound
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.table import Staging, Table, declarations, placed, stored_rows
 
 KEYS_MAX = 1_000
-"""Of keys that one statement takes out."""
+"""The number of keys that one statement removes."""
 
 Condition: TypeAlias = tuple[str, Sequence[Any]]
-"""Which rows of the state's table, and what is bound in it."""
+"""A condition on rows of the state's table, and the values bound in it."""
 
 
 @frozen
@@ -28,7 +28,7 @@ class ChangedKey:
     """A key that a transaction has changed.
 
     Attributes:
-        is_new: whether it was not there before.
+        is_new: whether the transaction created it.
     """
 
     key: Key
@@ -37,23 +37,26 @@ class ChangedKey:
 
 @frozen
 class RemovedRows:
-    """The statements over a table beside a state's: what its last transaction took out, until the next one commits."""
+    """The statements over the table of removed rows: it keeps the rows that the last transaction removed.
+
+    The rows stay until the next transaction commits.
+    """
 
     table: Table
 
     @property
     def name(self) -> str:
-        """Return its name."""
+        """The name of the table."""
         return f"_{self.table.name}_removed"
 
     @property
     def there(self) -> str:
-        """Return its name as it stands in a statement."""
+        """The table's name, as written in a statement."""
         return placed(self.table.dialect, self.table.schema, self.name)
 
     @property
     def create(self) -> str:
-        """Return CREATE TABLE; ``_time`` is when the row was written, NULL where the state doesn't know."""
+        """CREATE TABLE; ``_time`` is the write time of the row, NULL if the state doesn't keep write times."""
         of, integer = self.table.dialect, self.table.dialect.integer
         return (
             f"CREATE TABLE {self.there} ({declarations(of, self.table.fields)}, "
@@ -63,18 +66,18 @@ class RemovedRows:
 
     @property
     def drop(self) -> str:
-        """Return DROP TABLE."""
+        """DROP TABLE."""
         return f"DROP TABLE {self.there}"
 
     @property
     def forget(self) -> str:
-        """Return what empties it."""
+        """SQL that empties the table."""
         return f"DELETE FROM {self.there}"
 
     def keep(self, condition: str) -> str:
-        """Return what copies rows as they were before a transaction, but those that it has made itself.
+        """Return SQL that copies the rows of ``condition`` to this table, as they were before a transaction.
 
-        Bound are its txid, as often as `kept` says, then what ``condition`` binds.
+        Rows created by the transaction are skipped. Bound are its txid, `kept` times, then the values of ``condition``.
         """
         quoted, mark, timed = self.table.dialect.quoted, self.table.dialect.mark, self.table.timed
         txid, born = quoted("_txid"), quoted("_born")
@@ -88,18 +91,18 @@ class RemovedRows:
 
     @property
     def kept(self) -> int:
-        """Return how often `keep` binds the txid."""
+        """The number of times that `keep` binds the txid."""
         return 4 if self.table.timed else 3
 
     def delete(self, condition: str) -> str:
-        """Return what deletes rows of the state's table."""
+        """Return SQL that deletes the rows of ``condition`` from the state's table."""
         return f"DELETE FROM {self.table.there} WHERE {condition}"
 
     @property
     def restore(self) -> str:
-        """Return what puts everything back; each row counts as changed by the transaction that took it out.
+        """SQL that puts all rows back; each row counts as changed by the transaction that removed it.
 
-        What `remember` keeps was not there before it.
+        It skips the keys that `remember` stores, because they did not exist before the transaction.
         """
         quoted, value = self.table.dialect.quoted, self.table.dialect.quoted(self.table.value.name)
         prev = quoted("_prev", "_prev_time") if self.table.timed else quoted("_prev")
@@ -111,18 +114,18 @@ class RemovedRows:
 
     @property
     def changed(self) -> str:
-        """Return what finds the keys that a transaction has changed, and by which each was made.
+        """SQL that finds the keys that a transaction has changed, and for each the txid that created it.
 
-        Bound is its txid, twice.
+        Bound is the transaction's txid, twice.
         """
         of = self.table.dialect
         found = f"SELECT {of.quoted(*self._keys, '_born')} FROM {{}} WHERE {of.quoted('_txid')} = {of.mark}"
         return f"{found.format(self.table.there)} UNION ALL {found.format(self.there)}"
 
     def remember(self, rows: int) -> str:
-        """Return what keeps keys that are gone with the attempt that made them.
+        """Return SQL that records keys created by a rolled-back attempt; the next attempt can report them as deleted.
 
-        Bound are, of each, its columns, ``_key``, and the txid, twice.
+        Bound are, for each key, its columns, ``_key``, and the txid, twice.
         """
         of = self.table.dialect
         marks = ", ".join([f"({of.marks(len(self._keys) + 2)})"] * rows)
@@ -139,12 +142,12 @@ class RemovedRows:
 
     @property
     def written_first(self) -> str:
-        """Return what finds times and keys of rows in that order; bound are the latest time and how many."""
+        """SQL that finds times and keys of rows, in that order; bound are the latest time and the number of rows."""
         return self._first("_time", "_key", written=f"<= {self.table.dialect.mark}")
 
     @property
     def without_time(self) -> str:
-        """Return what finds keys of rows without a time, in their order; bound is how many."""
+        """SQL that finds keys of rows without a time, in their order; bound is the number of rows."""
         return self._first("_key", written="IS NULL")
 
     def _first(self, *names: str, written: str) -> str:
@@ -157,11 +160,11 @@ class RemovedRows:
 
 @define
 class Removals:
-    """Takes keys out of a state's table within its transactions, and puts them back when one is undone.
+    """Removes keys from a state's table within its transactions, and puts them back when one is undone.
 
-    What a transaction took out is kept until the next one commits. What it touches and what had expired before is taken
-    out first, so that everything starts anew for such a key; of other keys that have expired, each transaction takes a
-    portion, in the order of times and keys.
+    The rows that a transaction removed are kept until the next one commits. If a key that it touches had expired
+    before, the key is removed first, so that it starts without a value. Of the other expired keys, each transaction
+    removes a portion, in the order of times and keys.
 
     Attributes:
         ttl: how long a key stays without a write, in milliseconds; None: for ever.
@@ -179,7 +182,7 @@ class Removals:
     _keeps: bool = field(default=True, init=False)  # whether the last commit may have left something to put back
 
     def begin(self, connection: Connection, expiry: Expiry, undo: int | None) -> None:
-        """Begin transactions that commit together; put back what ``undo`` took out, which is to be undone."""
+        """Begin transactions that commit together; if ``undo`` is a txid, undo that transaction first."""
         self._txid, self._has_taken, self.expiry = None, self._keeps, expiry
         if undo is not None:
             for statement, times in self.rows.table.undo:
@@ -188,7 +191,7 @@ class Removals:
             self._has_taken = True
 
     def begin_member(self, connection: Connection, tx: SinkTransaction) -> None:
-        """Begin with ``tx``: what was taken out before can't be put back any more, if it commits."""
+        """Begin with ``tx``; if it commits, the removals of the transaction before can't be undone any more."""
         self.end_member(connection)
         if self._has_taken:
             connection.execute(self.rows.forget)
@@ -200,16 +203,16 @@ class Removals:
         self._has_expired = self.rows.table.timed and bool(self._expired(connection, 1))
 
     def end_member(self, connection: Connection) -> None:
-        """End the open transaction, if there is one: take out a portion of what has expired."""
+        """End the open transaction, if there is one: remove a portion of the expired keys."""
         if self._txid is not None and self._has_expired:
             self.take(connection, [key for _, key in self._expired(connection, portion(self._written))])
 
     def committed(self) -> None:
-        """Note that the transactions are durable."""
+        """Record that the transactions are durable."""
         self._keeps = self._has_taken
 
     def changed(self, connection: Connection, txid: int) -> list[ChangedKey]:
-        """Return the keys that attempts of a transaction have changed; before it is undone."""
+        """Return the keys that attempts of a transaction have changed; call it before the transaction is undone."""
         keys = self.rows.table.keys
         found = connection.execute(self.rows.changed, [txid, txid]).fetchall()
         by_text = {
@@ -218,25 +221,25 @@ class Removals:
         return [by_text[text] for text in sorted(by_text)]
 
     def remember(self, database: Database, connection: Connection, keys: Sequence[Key]) -> None:
-        """Keep keys that the open transaction's attempts have made until now, for the next one of them."""
+        """Record keys created by earlier attempts of the open transaction, for its next attempt."""
         columns = [*stored_rows(self.rows.table.keys, keys), encode_keys(keys)]
         rows = [(*row, self._txid, self._txid) for row in zip(*columns, strict=True)]
         database.write(connection, self.rows.remember, rows)
         self._has_taken = True
 
     def take(self, connection: Connection, texts: Sequence[str]) -> None:
-        """Take these keys out."""
+        """Remove the keys with these texts."""
         for some in _pieces(sorted(texts)):
             self._take(connection, self._among(some))
 
     def before_write(self, connection: Connection, texts: Sequence[str]) -> None:
-        """Take out what has expired of these keys, which are to be written."""
+        """Remove the expired keys among ``texts``, which will be written."""
         self._written += len(texts)
         for some in _pieces(texts) if self._has_expired else ():
             self._take_expired(connection, self._among(some))
 
     def before_merge(self, connection: Connection, staging: Staging, tasks: Any, count: int) -> None:
-        """Take out what has expired of the keys that these tasks have staged."""
+        """Remove the expired keys among the ``count`` keys that these tasks have staged."""
         self._written += count
         if self._has_expired:
             of = staging.dialect
@@ -259,7 +262,7 @@ class Removals:
         return f"{of.quoted('_key')} {of.among}", [of.listed(list(texts))]
 
     def _expired(self, connection: Connection, count: int) -> list[tuple[int, str]]:
-        """Return the first keys that have expired, with their times, in the order of times and keys."""
+        """Return the first expired keys with their times, in the order of times and keys."""
         since, upto = self.expiry.since, self.expiry.upto
         if upto is None or since is None:
             return []

@@ -1,4 +1,4 @@
-"""Databases whose Python library follows PEP 249: sessions, connections that come back, and what errors mean."""
+"""Databases with a Python library that follows PEP 249: sessions, connections, and the meaning of errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trident_py.states.sql.urls import DatabaseUrl
 from trident_py.states.sql.verdicts import ErrorTable
 
 LOCK_SECONDS = 10
-"""How long a commit waits for a lock that somebody else holds."""
+"""How long a commit waits for a lock that another session holds."""
 
 TAKEOVER_SECONDS = 60
 """How long a takeover waits for a transaction that it could not end."""
@@ -24,20 +24,20 @@ TAKEOVER_SECONDS = 60
 
 @frozen
 class Session:
-    """A connection that is set up."""
+    """A connection with its settings."""
 
     client: Any
     facts: tuple[Any, ...] = ()
 
     def execute(self, query: str, values: Any = ()) -> Any:
-        """Run one statement; its cursor has the rows."""
+        """Run one statement and return its cursor, which has the rows."""
         cursor = self.client.cursor()
         cursor.execute(query, values or None)
         return cursor
 
 
 class SessionLink(Link):
-    """A connection that is made again after it broke; ``owners`` are what a later leader finds it by."""
+    """A connection that is made again after it broke; ``owners`` are the names by which a later leader finds it."""
 
     def __init__(self, database: SessionDatabase, *owners: str) -> None:
         super().__init__()
@@ -45,17 +45,16 @@ class SessionLink(Link):
         self.session: Session | None = None
 
     def standing_for(self, others: Sequence[Link]) -> SessionLink:
-        """Return a new one that any of their owners is the name of."""
+        """Return a new connection that later leaders find by the owner of this one or of any of ``others``."""
         super().standing_for([self, *others])
         links = [self, *(other for other in others if isinstance(other, SessionLink))]
         return SessionLink(self._database, *(owner for link in links for owner in link.owners))
 
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Session:
-        """Begin a transaction that waits for locks so many seconds, one at least."""
+        """Begin a transaction that waits ``lock_secs`` seconds for locks, but at least one."""
         return self._begun(LOCK_SECONDS if lock_secs is None else max(1, int(lock_secs)))
 
     def begin(self) -> Session:
-        """Begin a transaction."""
         return self._begun(LOCK_SECONDS)
 
     def _begun(self, lock_secs: int) -> Session:
@@ -64,7 +63,7 @@ class SessionLink(Link):
         try:
             session = self.session or self._connected()
             session.execute(settings)
-        except self._database.library().Error:  # it broke while nobody used it, or else so will the new one
+        except self._database.library().Error:  # it broke while idle; if not, the new one fails, too
             self.close()
             session = self._connected()
             session.execute(settings)
@@ -83,7 +82,6 @@ class SessionLink(Link):
         return session
 
     def commit(self) -> None:
-        """Commit the transaction."""
         if self.session is None:
             raise AnswerLostError("the connection is closed")
         try:
@@ -95,7 +93,7 @@ class SessionLink(Link):
             raise AnswerLostError(str(error)) from None
 
     def rollback(self) -> None:
-        """Roll the transaction back; a connection that doesn't answer is closed."""
+        """Roll the transaction back; close the connection if it doesn't answer."""
         try:
             if self.session is not None:
                 self.session.client.rollback()
@@ -103,14 +101,13 @@ class SessionLink(Link):
             self.close()
 
     def close(self) -> None:
-        """Close it; the server gives up what it had begun."""
         session, self.session = self.session, None
         if session is not None:
             with suppress(self._database.library().Error):
                 session.client.close()
 
     def lock_holders(self) -> Sequence[str]:
-        """Ask by a connection of its own; the server may not let its user ask."""
+        """Return the holders, queried on another connection; the user may lack the right to query them."""
         session, database = self.session, self._database
         if session is None or not database.holders:
             return ()
@@ -125,32 +122,32 @@ class SessionLink(Link):
 
 @frozen
 class SessionDatabase(Database):
-    """A database on a server that is reached by such a library.
+    """A database on a server, with a library that follows PEP 249.
 
     Attributes:
-        url: where it is.
-        owner: what connections for commits are marked with; empty until a leader has it.
+        url: the address of the database.
+        owner: the name of connections for commits; empty until a leader has taken over.
     """
 
     errors: ClassVar[ErrorTable]
     broken: ClassVar[frozenset[int]]
-    """The numbers of errors after which there is no connection any more."""
+    """The numbers of errors after which the connection is closed."""
 
     no_table: ClassVar[int]
-    """That of a table that is gone."""
+    """The number of the error for a missing table."""
 
     schemes: ClassVar[tuple[str, ...]]
-    """What its URLs begin with."""
+    """The schemes of its URLs."""
 
     waiting: ClassVar[str]
-    """The statement that says how long to wait for locks, in seconds."""
+    """The statement that sets how long to wait for locks, in seconds."""
 
     holders: ClassVar[str] = ""
-    """The query for number, user and host of those that a connection waits for, which is given by its number; empty:
-    there is none."""
+    """The query for number, user and host of the connections that block a connection, which is given by its number.
+    Empty: there is no such query."""
 
     identified: ClassVar[str]
-    """The statement that tells a server from all others."""
+    """The statement whose result differs for each server."""
 
     url: Secret
     owner: str = ""
@@ -165,10 +162,10 @@ class SessionDatabase(Database):
 
     @abstractmethod
     def mark(self, session: Session, owner: str) -> None:
-        """Have others find this session by ``owner``, to end it; one that had the name before has just been closed."""
+        """Mark this session with ``owner``, by which others can find and end it; an earlier one was just closed."""
 
     def check(self) -> None:
-        """See that the library is installed, and that the URL can be read."""
+        """Check that the library is installed, and that the URL can be read."""
         self.library()
         _ = self.address
 
@@ -188,14 +185,13 @@ class SessionDatabase(Database):
         return self.url
 
     def identity(self, link: Link) -> object:
-        """Ask for the server, the database and the user."""
+        """Return the identity of the server, the database and the user."""
         with link.transaction() as connection:
             server = connection.execute(self.identified).fetchall()
             return *server, connection.execute("SELECT database(), current_user()").fetchone()
 
     @contextmanager
     def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> Iterator[None]:
-        """Turn what the library raises into our errors."""
         try:
             yield
         except self.library().Error as error:
@@ -210,15 +206,14 @@ class SessionDatabase(Database):
 
     @contextmanager
     def starting(self, where: str) -> Iterator[None]:
-        """Turn what the library raises at a start into our errors."""
         try:
             with self.explained(where):
                 yield
         except FailedException as error:
-            raise StateError(f"{error}; see to the server, the URL and the user, and start again") from error
+            raise StateError(f"{error}; check the server, the URL and the user, and start again") from error
 
     def ensure_usable(self) -> None:
-        """Return if the server lets us in."""
+        """Check that the server accepts the user."""
         self.connect().client.close()
 
     def link(self) -> SessionLink:
@@ -226,11 +221,11 @@ class SessionDatabase(Database):
         return SessionLink(self, *filter(None, [self.owner]))
 
     def second_link(self) -> SessionLink:
-        """Return one without a mark: the server would wait ten seconds for that of the first."""
+        """Return a connection without a mark: the server would wait ten seconds for the first one's mark."""
         return self.beside()
 
     def beside(self) -> SessionLink:
-        """Return a connection that nobody needs to end."""
+        """Return a connection without a mark, because no leader needs to end it."""
         return SessionLink(self)
 
     def led_by(self, leader: Leader, table: str) -> SessionDatabase:
@@ -239,5 +234,5 @@ class SessionDatabase(Database):
 
 
 def code_of(error: Any) -> int:
-    """Return the number that a server gave its error; -1: none."""
+    """Return the number that a server gave its error; -1 if it gave none."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else -1

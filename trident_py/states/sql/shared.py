@@ -1,4 +1,4 @@
-"""One transaction of a database in which several tables commit, each by its own token."""
+"""One database transaction in which several tables commit, each with its own token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class SharedLink(Link):
-    """The connection of several tables: what each begins and commits is a part of the transaction around all of it."""
+    """The connection of several tables; in a shared transaction, the transactions of the tables are parts of it."""
 
     def __init__(self, link: Link) -> None:
         super().__init__()
@@ -27,40 +27,40 @@ class SharedLink(Link):
         self._open: tuple[Connection, int] | None = None
 
     def open(self) -> Connection:
-        """Begin a transaction, which whatever this thread does from now on is a part of."""
+        """Begin a shared transaction, which includes everything that this thread does until `end`."""
         connection = self._link.begin()
         self._open = connection, threading.get_ident()
         return connection
 
     def land(self) -> None:
-        """Commit it.
+        """Commit the shared transaction.
 
         Raises:
-            AnswerLostError: nobody knows whether it is committed.
+            AnswerLostError: whether it is committed is unknown.
         """
         self._link.commit()
 
     def end(self) -> None:
-        """End it, if it is still there: nothing of it stays."""
+        """End the shared transaction; if it is still open, roll it back."""
         self._open = None
         self._link.rollback()
 
     @property
     def around(self) -> Connection | None:  # type: ignore[override]
-        """The connection of the transaction that this thread is in; None: it is in none."""
+        """The connection of this thread's shared transaction; None: this thread has none."""
         return self._open[0] if self._open and self._open[1] == threading.get_ident() else None
 
     def begin(self) -> Connection:
-        """Return the transaction around, or a new one."""
+        """Return the connection of the shared transaction, else of a new one."""
         return self.around or self._link.begin()
 
     def commit(self) -> None:
-        """Leave it to the transaction around, where there is one."""
+        """Commit, except within a shared transaction."""
         if self.around is None:
             self._link.commit()
 
     def rollback(self) -> None:
-        """Leave it to the transaction around, where there is one: what raises ends it."""
+        """Roll back, except within a shared transaction, which ends when an error is raised."""
         if self.around is None:
             self._link.rollback()
 
@@ -69,19 +69,19 @@ class SharedLink(Link):
         self._link.close()
 
     def lock_holders(self) -> Sequence[str]:
-        """Ask for the connection of all."""
+        """Return the holders of the locks that the shared connection waits for."""
         return self._link.lock_holders()
 
 
 class SharedTransaction:
-    """Has the tables of several states and sinks change together: a reader sees all of a transaction, or none of it.
+    """Commits the tables of several states and sinks together: a reader sees all of a transaction, or nothing.
 
-    Their locks are taken in the order of their names, so two leaders never wait for each other. Then each decides by
-    its own token, as it would alone.
+    Their locks are taken in the order of their names, so two leaders never wait for each other. Then each table decides
+    by its own token, as if it were alone.
     """
 
     def __init__(self, tables: Sequence[FencedTable]) -> None:
-        """Have ``tables``, all of one database and recovered, commit in one transaction from now on."""
+        """Make ``tables``, which are of one database and recovered, commit in one transaction from now on."""
         self.tables = tuple(sorted(tables, key=lambda table: table.place))
         self._first = self.tables[0]
         self._link = SharedLink(self._first.commit_link.standing_for([table.commit_link for table in self.tables[1:]]))
@@ -90,14 +90,14 @@ class SharedTransaction:
 
     @contextmanager
     def committing(self, tx: SinkTransaction) -> Iterator[None]:
-        """Commit what the block changes in the tables, or nothing of it if it raises; durable after it.
+        """Commit the block's changes in the tables, durable at its end; if it raises, roll all of them back.
 
         Args:
-            tx: the last transaction of those that commit, for messages; of the leader.
+            tx: the last transaction of those that commit, for messages and for the leader's epoch.
 
         Raises:
-            FencedError: a newer leader has been here.
-            StoreBusyException: nothing is committed, and a replay may get through.
+            FencedError: a newer leader has taken over.
+            StoreBusyException: nothing is committed, and a replay may succeed.
         """
         try:
             with self._first.explained(tx):
@@ -129,7 +129,7 @@ class SharedTransaction:
             table.landed()
 
     def _has_landed(self, tx: SinkTransaction) -> bool:
-        """Tell whether all is there; waits for the locks, so the connection that was lost has ended its transaction."""
+        """Return whether all tokens are stored; wait for the locks until the lost transaction has ended."""
         self._link.end()
         self._link.close()
         with self._link.transaction() as connection:

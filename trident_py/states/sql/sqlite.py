@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 
 def _as_path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike) or str(path) in ("", ".", ":memory:") or "://" in str(path):
-        raise StateError(f"SQLiteState keeps its values in a file, and {path!r} is no path of one; see MemoryMapState")
+        raise StateError(
+            f"SQLiteState keeps its values in a file, and {path!r} is not a path of one; for values in memory use "
+            f"MemoryMapState"
+        )
     return Path(path)
 
 
 @frozen
 class SQLiteState(SQLState):
-    """Keeps values in ``table`` of the database at ``path``, which is made where there is none.
+    """Keeps values in ``table`` of the database at ``path``, which is made if it doesn't exist.
 
-    The table is an ordinary one: ``SELECT word, count FROM counts`` gives the committed values at any time, from any
+    The table is an ordinary one: ``SELECT word, count FROM counts`` returns the committed values at any time, from any
     client; reading blocks no commit. Columns and tables that begin with an underscore are bookkeeping. Each state needs
-    a table of its own; several may share a database. Values are durable when committed (WAL, synchronous=FULL).
+    its own table; several may share a database. Values are durable when committed (WAL, synchronous=FULL).
 
     Args:
         path: the file.

@@ -1,4 +1,4 @@
-"""What SQLite says of a table, and what a column's affinity does to a value."""
+"""The description of a table by SQLite, and the effect of a column's affinity on a value."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TAKES = {
     "TEXT": frozenset({_TEXTUAL, _NUMERIC, _ANYTHING}),
     "BLOB": frozenset({"INTEGER", "REAL", _TEXTUAL, _NUMERIC, _ANYTHING}),
 }
-"""By the storage of a field: the affinities of columns that keep its values."""
+"""The affinities of columns that keep the values of a field, by the storage of the field."""
 
 
 def columns_of(connection: Connection, table: str) -> FoundTable:
-    """Return what is there of ``table``."""
+    """Return the description of ``table``."""
     columns = tuple(_column(*row) for row in connection.execute(_COLUMNS, [table]).fetchall())
     ((made,),) = connection.execute(_MADE, [table]).fetchall() or [("",)]
     found = re.search(r'CONSTRAINT "(\w+)" PRIMARY KEY', made)
@@ -35,7 +35,7 @@ def columns_of(connection: Connection, table: str) -> FoundTable:
 
 
 def as_found(storage: str) -> tuple[str, ...]:
-    """Return what the catalog may have for a column of ours; older releases made REAL of floats."""
+    """Return the types that the catalog may show for one of our columns; older releases used REAL for floats."""
     return (storage,) if storage else (_UNTYPED, "REAL")
 
 
@@ -62,10 +62,10 @@ def affinity(written: str) -> str:
 
 
 def limits_of(field: TypedColumn, column: FoundColumn) -> Limits:
-    """Return what ``column`` keeps of the values of ``field``, as its affinity turns some into others.
+    """Return the values of ``field`` that ``column`` keeps; its affinity converts some values to others.
 
     Raises:
-        StateError: it keeps none, or the database makes its values itself.
+        StateError: the column keeps none of them, or the database makes its values itself.
     """
     its, kind = affinity(column.written), field.kind
     if column.is_generated:

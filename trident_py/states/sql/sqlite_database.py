@@ -1,8 +1,8 @@
-"""SQLite: how values of Spark types stand in a table, the SQL of it, and how a file is opened.
+"""SQLite: the form of Spark's values in a table, the SQL of it, and its connections to a file.
 
-Every value is stored so that it reads sensibly in any client, sorts as Spark sorts it, and comes back as it was: dates
-and timestamps as ISO text of fixed width (timestamps in UTC), decimals as text with all their digits, NaN as 'NaN'
-(SQLite itself would make it NULL).
+Each value is stored so that any client can read it, that it sorts as in Spark, and that it is read back unchanged.
+Dates and timestamps are ISO text of fixed width (timestamps in UTC). Decimals are text with all their digits. NaN is
+'NaN', because SQLite itself would make it NULL.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from trident_py.states.sql.table import Headers
 from trident_py.states.sql.verdicts import ErrorTable
 
 WRITE_LOCK = 120
-"""The byte of the wal-index that stands for the right to write."""
+"""The byte of the wal-index that stands for the write lock."""
 
 BY_CLIENT = 0
-"""What Python's module refuses itself."""
+"""The code of errors that Python's module raises itself."""
 
 _PRIMARY = 0xFF  # the low byte of an extended error code
 _WRITABLE = "make the file and its directory writable"
@@ -48,7 +48,7 @@ ERRORS = ErrorTable(
             Verdict.COMES_AGAIN,
         ),
         sqlite3.SQLITE_PROTOCOL: Verdict.COMES_AGAIN,
-        sqlite3.SQLITE_SCHEMA: Verdict.NEVER,  # what a statement is answered that can't be read against a new schema
+        sqlite3.SQLITE_SCHEMA: Verdict.NEVER,  # a statement that can't be compiled with a new schema
         **dict.fromkeys(
             (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE),
             Verdict.THIS_BATCH,
@@ -78,9 +78,9 @@ ERRORS = ErrorTable(
 
 
 def writers_of(path: Path) -> list[tuple[int, str]]:
-    """Return the processes that have the write lock of a database in WAL mode, and their programs, where Linux tells.
+    """Return the processes, with their programs, that hold the write lock of a database in WAL mode; needs Linux.
 
-    The lock is on a byte of the file beside it: https://www.sqlite.org/walformat.html#wal_index_locking.
+    The lock is on a byte of the ``-shm`` file: https://www.sqlite.org/walformat.html#wal_index_locking.
     """
     try:
         shared = os.stat(f"{path}-shm")
@@ -93,7 +93,7 @@ def writers_of(path: Path) -> list[tuple[int, str]]:
 
 
 def _written(lines: list[str]) -> Iterator[tuple[str, str, str, str]]:
-    """Give process, file, first and last byte of each lock for writing that is held, of lines of ``/proc/locks``."""
+    """Yield process, file, first and last byte of each write lock that is held, from lines of ``/proc/locks``."""
     for line in lines:
         match line.split():
             case [_, "POSIX" | "OFDLCK", _, "WRITE", pid, file, first, last]:  # one that is waited for has an arrow
@@ -111,18 +111,18 @@ def _program(pid: int) -> str:
 
 
 def ensure_usable(path: Path, where: str) -> None:
-    """Return if there is a database at ``path`` that we may write, or one can be made; nothing is changed.
+    """Check that there is a writable database at ``path``, or that one can be made; change nothing.
 
     Raises:
-        StateError: there isn't, and none can.
+        StateError: neither is the case.
     """
     if not path.parent.is_dir():
-        raise StateError(f"{where}: there is no directory {path.parent}; make it")
+        raise StateError(f"{where}: there is no directory {path.parent}; to fix this: make it")
     unwritable = [str(place) for place in (path.parent, path) if place.exists() and not os.access(place, os.W_OK)]
     if unwritable:
-        raise StateError(f"{where}: {' and '.join(unwritable)} can't be written; {_WRITABLE}")
+        raise StateError(f"{where}: {' and '.join(unwritable)} can't be written; to fix this: {_WRITABLE}")
     if path.exists():
-        # A lock that somebody holds passes.
+        # A lock of another process is temporary.
         with suppress(StoreBusyException), explained(where), _existing(path) as connection:
             connection.execute("PRAGMA schema_version")
 
@@ -133,16 +133,16 @@ def _existing(path: Path) -> closing[sqlite3.Connection]:
 
 @contextmanager
 def explained(where: str, way_out: str = "") -> Iterator[None]:
-    """Turn what SQLite raises into an error that names ``where``, the cause and the way out.
+    """Convert exceptions of SQLite into errors that name ``where``, the cause and the fix.
 
     Args:
         where: names the topology, the attempt and the table.
-        way_out: what to do, in place of what is known of the code.
+        way_out: the fix to name, instead of the one known for the code.
 
     Raises:
         StoreBusyException: another process holds the lock; the attempt may be replayed.
-        FailedException: a value is refused.
-        StateError: anything else.
+        FailedException: the database refused a value.
+        StateError: any other error.
     """
     try:
         yield
@@ -161,7 +161,7 @@ def explained(where: str, way_out: str = "") -> Iterator[None]:
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 _ORDERED = frozenset({"min", "max"})
 _CHECKS = {
-    "INTEGER": "typeof({0}) IN ('integer', 'null')",  # a sum beyond 64 bits would go on as a REAL
+    "INTEGER": "typeof({0}) IN ('integer', 'null')",  # a sum beyond 64 bits would become a REAL
     "": "typeof({0}) IN ('real', 'null') OR {0} = 'NaN'",
     "TEXT": "typeof({0}) IN ('text', 'null')",
     "BLOB": "typeof({0}) IN ('blob', 'null')",
@@ -171,15 +171,16 @@ BUSY_SECONDS = 10.0
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _STATEMENT_ROWS = (1_024, 128, 16, 1)
-"""A third faster than one by one; and each statement lets go of Python's lock once, and waits 5 ms for it where another
-thread is busy: 43 000 keys took minutes one by one. A change comes 4 096 rows at a time, which are four statements."""
+"""The numbers of rows of one statement. This is a third faster than one by one. Also, each statement releases Python's
+lock once, and waits 5 ms for it if another thread is busy. One by one, 43 000 keys took minutes. A change comes 4 096
+rows at a time, in four statements."""
 
 _BOUND_MAX = 32_766
-"""Of values in one statement, says SQLite."""
+"""SQLite's limit of values in one statement."""
 
 
 def check_name(name: str, what: str) -> str:
-    """Return ``name``, if it can be a table's or column's.
+    """Return ``name``, if it is a valid name of a table or column.
 
     Raises:
         StateError: it has other characters, is too long, or is reserved.
@@ -245,7 +246,7 @@ def _decimal(kind: t.DecimalType) -> tuple[Any, ...]:
 
 
 def _bound(value: Any) -> Any:
-    """Return a value as it stands in tables of ours."""
+    """Return the stored form of a value in one of our tables."""
     match value:
         case datetime():
             return _utc_text(value) if value.tzinfo else _text(value)
@@ -286,7 +287,7 @@ SQLITE = Dialect(
 
 
 class SQLiteLink(Link):
-    """The connection for writing to a file, which is made where there is none; or one for reading only."""
+    """The connection for writing to a file, which is made if it doesn't exist; or a connection for reading only."""
 
     def __init__(self, path: Path, where: str, *, is_reader: bool) -> None:
         super().__init__()
@@ -300,9 +301,9 @@ class SQLiteLink(Link):
         if self.session is None:
             self.session, self._file = self._opened(), identity(self._path)
         elif not self._is_reader and identity(self._path) != self._file:
-            # SQLite would go on writing into a file that was deleted, and everything would be lost at the end.
+            # SQLite would continue to write to the deleted file, and lose everything when it closes it.
             raise StateError(
-                f"{self._where}: the file was removed or replaced while in use; restore it and start again"
+                f"{self._where}: the file was removed or replaced while in use; to fix this: restore it and start again"
             )
         self.session.execute("BEGIN" if self._is_reader else "BEGIN IMMEDIATE")
         return self.session
@@ -324,7 +325,7 @@ class SQLiteLink(Link):
         self.session = None
 
     def lock_holders(self) -> Sequence[str]:
-        """Look which other processes have SQLite's write lock, as Linux tells."""
+        """Return the other processes that hold SQLite's write lock, according to Linux."""
         return [
             f"process {pid}{f' ({program})' if program else ''} has the write lock of {self._path}"
             for pid, program in writers_of(self._path)
@@ -339,7 +340,9 @@ class SQLiteLink(Link):
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-                raise StateError(f"{self._where}: its file system doesn't allow WAL mode; put it on a local disk")
+                raise StateError(
+                    f"{self._where}: its file system doesn't allow WAL mode; to fix this: put it on a local disk"
+                )
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA cache_size = -{_CACHE_BYTES // 1024}")
             connection.execute("PRAGMA legacy_alter_table = ON")  # so that a user's views stay with the table's name
@@ -373,24 +376,22 @@ class SQLiteDatabase(Database):
         return self.path.is_file()
 
     def identity(self, link: Link) -> object:
-        """Return device and number of the file; where there is none yet, its path."""
+        """Return device and inode number of the file; if it doesn't exist, its path."""
         return identity(self.path) if self.exists else self.path.resolve()
 
     def explained(self, where: str, *, staged: bool = False, way_out: str = "") -> AbstractContextManager[None]:
-        """Turn what SQLite raises into our errors."""
         return explained(where, way_out)
 
     @contextmanager
     def starting(self, where: str) -> Iterator[None]:
-        """Turn what SQLite raises at a start into our errors."""
         try:
             with explained(where):
                 yield
         except FailedException as error:
-            raise StateError(f"{error}; end it, or take another file") from error
+            raise StateError(f"{error}; end that process, or use another file") from error
 
     def ensure_usable(self) -> None:
-        """Return if the file can be read and written, or made."""
+        """Check that the file can be read and written, or made."""
         ensure_usable(self.path, str(self.path))
 
     def link(self) -> SQLiteLink:
@@ -411,15 +412,15 @@ class SQLiteDatabase(Database):
         headers = Headers(SQLITE, schema)
         try:
             with link.transaction() as connection:
+                headers.check_version(connection)
                 connection.execute(headers.create)
-                headers.widen(connection)
                 yield connection
         except BaseException:
             link.close()
             raise
 
     def find_table(self, connection: Connection, schema: str, table: str, *, keys: bool = False) -> FoundTable:
-        """Ask for the columns; the transaction has the lock of the file."""
+        """Return the columns; the transaction holds the lock of the file."""
         return columns_of(connection, table)
 
     def write(self, connection: Connection, statement: Callable[[int], str], rows: Sequence[Row]) -> None:
@@ -430,7 +431,7 @@ class SQLiteDatabase(Database):
 
 
 def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Give the rows of each statement; of few different lengths, since statements are prepared once for each."""
+    """Yield the rows of each statement, in few different numbers: a statement is prepared for each number."""
     first = 0
     for size in _STATEMENT_ROWS:
         while len(rows) - first >= size and size * len(rows[0]) <= _BOUND_MAX:
@@ -439,7 +440,7 @@ def _statements(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Return what another file of the same name would not have."""
+    """Return device and inode number of the file, which another file of the same name would not have."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""A SQL state that Spark's tasks hand the change of a batch to, and what such a task does; runs in Python workers."""
+"""A SQL state with staging tables for the changes of Spark's tasks; and such a task, for Python workers."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from trident_py.states.sql.verdicts import ending_at_refusals
 from trident_py.worker.failures import by_state, telling
 
 REPORTS = "task bigint, rows bigint"
-"""What a task tells the driver: which it was, and how many rows it stored."""
+"""The report of a task to the driver: its number, and the number of rows that it stored."""
 
 _ARROW = pa.schema([("task", pa.int64()), ("rows", pa.int64())])
 _links: dict[tuple[int, object], Link] = {}
 
 
 def reported_rows(reports: pa.Table) -> int:
-    """Return how many rows the tasks have stored by their reports; a task that Spark ran twice counts once."""
+    """Return the number of rows that the tasks have reported; a task that Spark ran twice counts once."""
     tasks, rows = (column_values(reports.column(name)) for name in ("task", "rows"))
     return sum(dict(zip(tasks, rows, strict=True)).values())
 
 
 class StagingSQLMapState(SQLMapState, StagingState[Any]):
-    """Beside what a SQL state does: a table for each attempt, which tasks fill and one statement merges.
+    """A SQL state with a staging table for each attempt, which tasks fill and one statement merges.
 
-    A table is made and dropped outside of commits, in transactions of their own: some databases commit before and
-    after each such statement.
+    A table is made and dropped outside of commits, in its own transactions: some databases commit before and after each
+    such statement.
     """
 
     def __init__(self, database: Database, table: Table, ttl: int | None = None) -> None:
@@ -53,7 +53,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         self._leftovers = Leftovers()
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
-        """Take over for a new leader; sweep what older ones have staged."""
+        """Take over for a new leader; drop the staging tables of older ones."""
         token = super().recover(topology, epoch)
         with self._database.starting(f"topology {topology.name!r}: {self._name}"):
             self._leftovers.add_older(self._others, self._table, epoch)
@@ -61,19 +61,19 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         return token
 
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open the group; what was staged for what is committed already is dropped."""
+        """Open the group; drop the staging tables of transactions that are committed already."""
         due = super().begin_group(members)
         if not due:
             self._leave(members)
         return due
 
     def commit_group(self) -> None:
-        """Commit, then drop what was staged."""
+        """Commit, then drop the staging tables."""
         super().commit_group()
         self._leave(self._group)
 
     def close(self) -> None:
-        """Drop what is staged, and close the connections."""
+        """Drop the staging tables, and close the connections."""
         if self._topology:
             self._leftovers.names |= self._staged
             self._staged.clear()
@@ -81,7 +81,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         super().close()
 
     def stage(self, tx: SinkTransaction, frame: DataFrame) -> DataFrame:
-        """Make the attempt's staging table; the frame's tasks load it."""
+        """Make the attempt's staging table, which the tasks of the returned frame fill."""
         return self.staging_task(tx).over(frame)
 
     def staging_task(self, tx: SinkTransaction) -> StagingTask:
@@ -97,7 +97,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         return StagingTask(self._database, staging, self._where(tx), tuple(range(len(self._table.keys))))
 
     def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[Any]) -> None:
-        """Combine what the reported tasks staged into the table, if it is all there."""
+        """Combine the staged rows of the reported tasks into the table, if all rows are there."""
         connection, tx = self._in_transaction()
         reported = {task: rows for task, rows in reports if rows}
         if not reported:
@@ -113,7 +113,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
                 self._merge_here(connection, staging, tasks, aggregator)
 
     def discard(self, tx: SinkTransaction) -> None:
-        """Drop the attempt's staging table; one that a cancelled task still writes to, later."""
+        """Drop the attempt's staging table; if a cancelled task still writes to it, drop it later."""
         name = self._staging(tx).name
         self._staged.discard(name)
         self._leftovers.names.add(name)
@@ -140,7 +140,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
             self._update([row[0] for row in rows], keys, updaters)
 
     def _leave(self, members: Sequence[SinkTransaction]) -> None:
-        """Drop what these have staged: it is not needed any more."""
+        """Drop the staging tables of these transactions, which are no longer needed."""
         names = {self._staging(tx).name for tx in members} & self._staged
         self._staged -= names
         self._leftovers.names |= names
@@ -150,19 +150,19 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         return self._table.staging(tx.epoch, tx.txid, tx.attempt.attempt_id)
 
     def clean(self) -> None:
-        """Drop what is staged and not needed; not in a transaction with other tables, which may be reading it."""
+        """Drop unneeded staging tables, except in a transaction with other tables, which may be reading them."""
         if self.commit_link.around is None:
             self._leftovers.drop(self._database, self._others, self._table)
 
 
 @frozen
 class StagingTask:
-    """Stores the rows of a partition and reports them; travels to the worker.
+    """Stores the rows of a partition and reports them; sent to the worker.
 
     Attributes:
         where: names the topology, the attempt and the table in errors.
-        keys: the positions of the columns that are the key.
-        refusal: the error for what the database or a column doesn't take.
+        keys: the positions of the key columns.
+        refusal: the class of the error if the database or a column refuses a value.
     """
 
     database: Database
@@ -176,13 +176,13 @@ class StagingTask:
         return frame.mapInArrow(telling(self, by_state), REPORTS)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run over a partition, as ``DataFrame.mapInArrow`` wants it."""
+        """Run over a partition, as a function for ``DataFrame.mapInArrow``."""
         context = TaskContext.get()
         task = context.taskAttemptId() if context else 0
         yield pa.RecordBatch.from_pylist([{"task": task, "rows": self.staged(task, batches)}], schema=_ARROW)
 
     def staged(self, task: int, batches: Iterator[pa.RecordBatch]) -> int:
-        """Store ``batches`` as the rows of ``task``, all of them or none; returns how many they are."""
+        """Store ``batches`` as the rows of ``task``, all or none; return their number."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -202,7 +202,7 @@ class StagingTask:
 
 
 def link_of(database: Database) -> Link:
-    """Return this process's connection to the database, whatever it stages; one of a parent process isn't ours."""
+    """Return this process's connection to the database, for all staging; a parent process's one is not used."""
     key = (os.getpid(), database.server)
     if key not in _links:
         _links[key] = database.beside()

@@ -1,4 +1,4 @@
-"""What the factories of SQL states make: values by key in one table of a database, whichever it is."""
+"""The state that the factories of SQL states make: values by key in one table of any supported database."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from trident_py.states.sql.table import Table
 from trident_py.states.sql.verdicts import ending_at_refusals
 
 MADE_MAX = 10**10
-CHUNK_ROWS = 1_000  # what user code combines before the server hears of us again
+CHUNK_ROWS = 1_000  # the rows that user code combines between two statements
 
 
 class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
-    """Values by key in one table, each with its previous value, beside a row that has the fence and the last token."""
+    """Values by key in one table, each with its previous value; a header row holds fence and last token."""
 
     around_refusals = staticmethod(ending_at_refusals)
 
@@ -44,7 +44,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         self._removals = Removals(RemovedRows(table), ttl)
         self._group: Sequence[SinkTransaction] = ()
         self._changed: Sequence[ChangedKey] = ()  # by older attempts of the open transaction
-        self._commit_row: tuple[int | None, ...] = ()  # what the open transaction stores of itself
+        self._commit_row: tuple[int | None, ...] = ()  # the token of the open transaction
         self._open: tuple[Connection, SinkTransaction, int] | None = None
         self._checked: object | None = None
         self._found: FoundTable | None = None
@@ -53,7 +53,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         self._table = table = evolve(self._table, schema=self._headers.schema)
         claim = StateHeader(fence, self._owner, table.columns)
         header, step = claim.claimed(found, exists=exists, state=self._name)
-        # In this order a takeover can be cut off between two of them, and the next one goes on from there: some
+        # In this order, a takeover may fail between two of the steps, and the next one continues from there: some
         # databases commit before and after each change of a table.
         if step is not TableStep.KEEP and self._exists(connection, RemovedRows(table).name):
             connection.execute(RemovedRows(table).drop)
@@ -73,10 +73,10 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return header
 
     def _check_table(self, connection: Connection, where: str) -> None:
-        """Check that the table is as it was made; it stays so until the transaction ends.
+        """Check that the table is unchanged since it was made; it stays unchanged until the transaction ends.
 
         Raises:
-            StateError: it isn't.
+            StateError: it was changed.
         """
         table = self._table
         found = self._database.find_table(connection, table.schema, table.name, keys=True)
@@ -88,7 +88,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
             self._found = found
 
     def _make_room(self, connection: Connection, incarnation: int) -> None:
-        """Make what the table is to have beside it: a place for what was removed, and times, if it needs them."""
+        """Make the missing parts of the table: the table of removed rows, and write times if the state needs them."""
         table, ttl = self._table, self._removals.ttl
         if not self._exists(connection, RemovedRows(table).name):
             connection.execute(RemovedRows(table).create)
@@ -102,7 +102,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
-        """Open the group under the lock of the state's header; gives up a transaction that was left open."""
+        """Open the group under the lock of the state's header; abort a transaction that was left open."""
         self.rollback()
         self._check_recovered()
         with self.explained(members[0]):
@@ -128,7 +128,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return due
 
     def begin_member(self, tx: SinkTransaction) -> None:
-        """Write under the txid of ``tx`` from now on."""
+        """Write with the txid of ``tx`` from now on."""
         connection, before = self._in_transaction()
         if tx.txid != before.txid:
             self._changed = ()  # that was of the first one
@@ -139,7 +139,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         self._open = connection, tx, threading.get_ident()
 
     def commit_group(self) -> None:
-        """Commit changes and token together; durable when this returns."""
+        """Commit changes and token together; they are durable when this returns."""
         connection, tx = self._in_transaction()
         with self.explained(tx):
             self._finish(connection)
@@ -149,30 +149,26 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
 
     @property
     def rolled_back(self) -> Sequence[Key]:
-        """The keys that older attempts of the open transaction had changed."""
         return [each.key for each in self._changed]
 
     def landed(self) -> None:
-        """Know what was committed and taken out, now that it is durable."""
+        """Record that the changes and removals are durable."""
         if self.pending is not None:
             self._removals.committed()
         super().landed()
 
     def rollback(self) -> None:
-        """Give up the open transaction."""
         self._open = None
         with self._database.explained(self._name):
             self.commit_link.rollback()
 
     def _finish(self, connection: Connection) -> None:
-        """Run the last statements of a transaction."""
         self._removals.end_member(connection)
         connection.execute(self._table.headers.write_token, [*self._commit_row, self._table.name])
 
     # --- values -------------------------------------------------------------------------------------------------------
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        """Return the value of each key; None where there is none."""
         texts = encode_keys(keys)
         if self._open is not None and self._open[2] == threading.get_ident():
             with self._database.explained(self._name):
@@ -183,16 +179,16 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
-        """Return the committed values: for each key its values, then the value."""
         with self._reading() as connection:
             rows = connection.execute(self._table.read_all, self._table.alive).fetchall()
         return loaded_rows((*self._table.keys, self._table.value), rows)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """Give a connection that sees what was committed; a new one may lead to a server that has lost some of it.
+        """Yield a connection that sees the committed data.
 
-        In a transaction with other tables it sees what is committed with it.
+        A new connection may lead to a server that has lost commits, so the header is checked first. Within a shared
+        transaction of several tables, the connection also sees the changes of that transaction.
         """
         self._check_recovered()
         if self.commit_link.around is not None:
@@ -206,15 +202,14 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
             yield connection
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
-        """Replace the value of each key by what its updater makes of it; `REMOVE` removes the key."""
+        """Replace the value of each key by the result of its updater; `REMOVE` removes the key."""
         return self._update(encode_keys(keys), keys, updaters)
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
-        """Set the value of each key."""
         self._write(encode_keys(keys), keys, values, None)
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
-        """Remove each key; its row is kept aside until the next transaction commits."""
+        """Remove each key; its row is kept in another table until the next transaction commits."""
         self.multi_put(keys, [REMOVE] * len(keys))
 
     def multi_merge(
@@ -267,7 +262,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
     def _without_removed(
         self, texts: list[str], keys: Sequence[Key], values: Sequence[Any]
     ) -> tuple[list[str], list[Key], list[Any]]:
-        """Remove what is to be removed; returns the rest. What comes last of a key counts."""
+        """Remove the keys that have `REMOVE` as their last value; return the other rows."""
         connection, tx = self._in_transaction()
         gone = {text for text, value in dict(zip(texts, values, strict=True)).items() if value is REMOVE}
         with self.explained(tx):
@@ -276,7 +271,6 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return [row[0] for row in rest], [row[1] for row in rest], [row[2] for row in rest]
 
     def close(self) -> None:
-        """Close the connections."""
         self._open = None
         super().close()
 

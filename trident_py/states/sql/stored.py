@@ -1,4 +1,4 @@
-"""Rows of Arrow data as a table stores them. Runs in Python workers, too."""
+"""Arrow rows in the form in which a table stores them. Runs in Python workers, too."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class StoredRows:
     """Rows for some columns.
 
     Attributes:
-        columns: of the table.
-        data: the values of each.
-        keys: the positions of the columns that are the key.
+        columns: the columns of the table.
+        data: the values of each column.
+        keys: the positions of the key columns.
     """
 
     columns: Sequence[TypedColumn]
@@ -28,7 +28,7 @@ class StoredRows:
     keys: Sequence[int]
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Return the rows as they are stored.
+        """Return the rows in their stored form.
 
         Raises:
             UnfitError: a value doesn't fit its column.
@@ -50,10 +50,10 @@ class StoredRows:
                 raise self.unfit(column, *found)
 
     def stored(self, column: TypedColumn, values: Sequence[Any]) -> Iterable[Any]:
-        """Return what ``column`` stores for the values of all rows.
+        """Return the stored values of ``column`` for all rows.
 
         Raises:
-            UnfitError: one doesn't fit; it names the row.
+            UnfitError: a value doesn't fit; the error names the row.
         """
         try:
             return column.stored(values)

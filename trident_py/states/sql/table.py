@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from attrs import field, frozen
 from pyspark.sql import types as t
@@ -18,62 +18,66 @@ from trident_py.states.sql.columns import TypedColumn, UnfitError, as_key, check
 from trident_py.states.sql.dialect import Connection, Dialect
 
 HEADERS = "_trident"
-TOKEN = ("txid", "epoch", "attempt_id", "run_first")
+TOKEN = ("txid", "epoch", "attempt_id", "group_first")
 
 
 @frozen
 class Headers:
-    """The table with a row for each state of a schema: who fills it, and what was committed last."""
-
-    LATER: ClassVar[tuple[str, ...]] = ("run_first", "ttl_since", "expired", "made")
-    """The columns that tables of older releases don't have."""
+    """The table with a header row for each state of a schema: its topology and its last commit."""
 
     dialect: Dialect
     schema: str
 
     @property
     def there(self) -> str:
-        """Its name as it stands in a statement."""
+        """The table's name, as written in a statement."""
         return placed(self.dialect, self.schema, HEADERS)
 
     @property
     def create(self) -> str:
-        """CREATE TABLE, where there is none."""
+        """CREATE TABLE IF NOT EXISTS."""
         of, text, integer = self.dialect, self.dialect.text, self.dialect.integer
         return (
             f"CREATE TABLE IF NOT EXISTS {self.there} (state {of.name} NOT NULL PRIMARY KEY, topology {text} NOT NULL, "
             f"uuid {text} NOT NULL, incarnation {integer} NOT NULL, fence {integer} NOT NULL, owner {text} NOT NULL, "
             f"{of.quoted('columns')} {text} NOT NULL, txid {integer}, epoch {integer}, attempt_id {integer}, "
-            f"{', '.join(f'{name} {integer}' for name in self.LATER)}) {of.engine}"
+            f"group_first {integer}, ttl_since {integer}, expired {integer}, made {integer}, "
+            f"version {integer} NOT NULL) {of.engine}"
         )
 
-    def missing(self, connection: Connection) -> list[str]:
-        """Return the columns that a table of an older release doesn't have."""
-        has_column = self.dialect.has_column
-        return [
-            name
-            for name in self.LATER
-            if connection.execute(has_column, [self.schema, HEADERS, name]).fetchone() is None
-        ]
+    def check_version(self, connection: Connection) -> None:
+        """Check that the table, if there is one, has a format version; its rows are checked when they are read.
 
-    def widen(self, connection: Connection) -> None:
-        """Add them."""
-        for name in self.missing(connection):
-            connection.execute(f"ALTER TABLE {self.there} ADD COLUMN {name} {self.dialect.integer}")
+        Raises:
+            StateError: a version before the first release made it.
+        """
+        found = [
+            connection.execute(statement, values).fetchone() is not None
+            for statement, values in (
+                (self.dialect.has_table, [self.schema, HEADERS]),
+                (self.dialect.has_column, [self.schema, HEADERS, "version"]),
+            )
+        ]
+        if found == [True, False]:
+            raise StateError(
+                f"the table {self.there} has no format version: a version of trident_py before the first release made "
+                f"it, and nothing in it was changed; to fix this: take another database or schema, or drop the table "
+                f"and those of its states"
+            )
 
     def read(self, lock: str = "") -> str:
-        """Return the statement that finds a state's header; bound is its name."""
+        """Return SQL that finds a state's header; bound is its name."""
         names = self.dialect.quoted(*StateHeader.COLUMNS.split(", "))
         return f"SELECT {names} FROM {self.there} WHERE state = {self.dialect.mark} {lock}"
 
     @property
     def declared(self) -> str:
-        """What a state's header says of its fields; bound is its name."""
+        """SQL that reads the declared fields from a state's header; bound is its name."""
         return f"SELECT {self.dialect.quoted('columns')} FROM {self.there} WHERE state = {self.dialect.mark}"
 
     @property
     def write(self) -> str:
-        """Replace a state's header; bound are its name and its row."""
+        """SQL that replaces a state's header; bound are its name and its row."""
         of, names = self.dialect, StateHeader.COLUMNS.split(", ")
         new = ", ".join(f"{of.quoted(name)} = {of.new.format(of.quoted(name))}" for name in names)
         return (
@@ -83,21 +87,21 @@ class Headers:
 
     @property
     def write_token(self) -> str:
-        """Set the token of a state; bound are txid, epoch, attempt, the group's first and the state's name."""
+        """SQL that sets a state's token; bound are txid, epoch, attempt, the group's first and the state's name."""
         return self._update(TOKEN)
 
     @property
     def write_made(self) -> str:
-        """Set the number of the table that a state has; bound are it and the state's name."""
+        """SQL that sets the number of a state's table; bound are the number and the state's name."""
         return self._update(("made",))
 
     @property
     def write_expiry(self) -> str:
-        """Return what sets which keys of a state have expired; bound are the two times and the state's name."""
+        """SQL that stores the expiry of a state's keys; bound are the two times and the state's name."""
         return self._update(("ttl_since", "expired"))
 
     def one(self, name: str) -> str:
-        """Return one column of a state's header, as a value in another statement; bound is the state's name."""
+        """Return SQL for one column of a state's header, as a value in another statement; bound is the state's name."""
         return f"(SELECT {name} FROM {self.there} WHERE state = {self.dialect.mark})"
 
     def _update(self, names: Sequence[str]) -> str:
@@ -107,7 +111,7 @@ class Headers:
 
 @frozen
 class Staging:
-    """Where one attempt's change is stored before it commits.
+    """The staging table: it holds the change of one attempt before it commits.
 
     Attributes:
         columns: the key columns, then the value.
@@ -120,7 +124,7 @@ class Staging:
 
     @property
     def there(self) -> str:
-        """The table's name as it stands in a statement."""
+        """The table's name, as written in a statement."""
         return placed(self.dialect, self.schema, self.name)
 
     @property
@@ -135,32 +139,32 @@ class Staging:
 
     @property
     def loaded(self) -> str:
-        """The columns that are loaded: the state's, the key's text, the task."""
+        """The columns that tasks fill: those of the state, the key's text, the task."""
         return self.dialect.quoted(*(column.name for column in self.columns), "_key", "_task")
 
     def counted(self, connection: Connection, tasks: Sequence[int]) -> dict[int, int]:
-        """Count what is there of some tasks."""
+        """Return the number of stored rows of each of these tasks."""
         task = self.dialect.quoted("_task")
         count = f"SELECT {task}, count(*) FROM {self.there} WHERE {task} {self.dialect.among} GROUP BY {task}"
         return dict(connection.execute(count, [self.dialect.listed(list(tasks))]).fetchall())
 
     @property
     def rows(self) -> str:
-        """The rows of some tasks: the key's text, the columns."""
+        """SQL that finds the rows of some tasks: the key's text, the columns."""
         names = self.dialect.quoted("_key", *(column.name for column in self.columns))
         return f"SELECT {names} FROM {self.there} WHERE {self.dialect.quoted('_task')} {self.dialect.among}"
 
     @property
     def drop(self) -> str:
-        """DROP TABLE, if it is there."""
+        """DROP TABLE IF EXISTS."""
         return f"DROP TABLE IF EXISTS {self.there}"
 
 
 class AnyTable:
-    """What a table under a fence has: a name, columns, and tables beside it where attempts stage.
+    """The common part of tables under a fence: a name, columns, and staging tables of attempts.
 
     Attributes:
-        schema: where it is; known once the database was asked.
+        schema: the table's schema; known after the database was queried.
     """
 
     dialect: Dialect
@@ -174,28 +178,29 @@ class AnyTable:
 
     @property
     def there(self) -> str:
-        """The table's name as it stands in a statement."""
+        """The table's name, as written in a statement."""
         return placed(self.dialect, self.schema, self.name)
 
     def staging(self, epoch: int, txid: int, attempt: int) -> Staging:
-        """Return where an attempt stages; the name is its own for ever, since an epoch is nobody else's."""
+        """Return the staging table of an attempt; its name is never used again, because each epoch has one leader."""
         return self.staged(f"_{self.name}_{epoch}_{txid}_{attempt}")
 
     def staged(self, name: str) -> Staging:
         """Return the staging table of this name.
 
         Raises:
-            StateError: the database would cut the name off, and it would be another attempt's.
+            StateError: the database would cut the name off, which could make it the name of another attempt's table.
         """
         if len(name) > self.dialect.longest_name:
             raise StateError(
-                f"table {self.name!r}: {name!r} is longer than {self.dialect.database}'s names; take a shorter table"
+                f"table {self.name!r}: {name!r} is longer than {self.dialect.database}'s names; to fix this: use a "
+                f"shorter name of the table"
             )
         return Staging(self.dialect, self.schema, name, self.fields)
 
     @property
     def find_staged(self) -> str:
-        """The tables of the schema that may be staging tables of this one; bound is the schema, and twice `prefix`."""
+        """SQL that finds tables that may be staging tables of this one; bound are the schema and, twice, `prefix`."""
         return (
             "SELECT table_name FROM information_schema.tables WHERE table_schema = %s "
             "AND left(table_name, char_length(%s)) = %s"
@@ -203,25 +208,25 @@ class AnyTable:
 
     @property
     def prefix(self) -> str:
-        """How the names of its staging tables begin."""
+        """The prefix of its staging tables' names."""
         return f"_{self.name}_"
 
     def epoch_of(self, name: str) -> int | None:
-        """Return whose epoch's staging table ``name`` is; None: it is not a staging table of this one."""
+        """Return the epoch of the staging table ``name``; None: it is not a staging table of this one."""
         found = re.fullmatch(rf"_{self.name}_(\d+)_\d+_\d+", name)
         return int(found[1]) if found else None
 
 
 @frozen
 class Table(AnyTable):
-    """A state's table: its key columns, its value, and what it takes to undo the last transaction.
+    """A state's table: its key columns, its value, and the columns to undo the last transaction.
 
-    There is no index by ``_txid``: it would cost each commit half as much again, and only a commit that was cut off
-    between the state and the record is ever undone.
+    There is no index by ``_txid``, which would make each commit half as slow again. An undo is rare: it happens only if
+    a leader died after the commit of the state and before the commit of the topology's record.
 
     Attributes:
-        schema: where it is; known once the database was asked.
-        timed: whether its rows know when they were written, as those with a ``ttl`` do; known then, too.
+        schema: the table's schema; known after the database was queried.
+        timed: whether its rows have write times, as with a ``ttl``; known after the database was queried.
         made: the number that another table of this name would not have; None: an older release has made it.
     """
 
@@ -233,7 +238,7 @@ class Table(AnyTable):
     timed: bool = False
     made: int | None = None
     columns: str = field(init=False)
-    """The declared fields, to be compared with those of the table that is there."""
+    """The declared fields, to be compared with the fields of the existing table."""
 
     @columns.default
     def _declared(self) -> str:
@@ -244,7 +249,7 @@ class Table(AnyTable):
         """Return the table for these fields.
 
         Raises:
-            StateError: a type or a name has no place in it.
+            StateError: a column can't have one of the types or names.
         """
         columns = [dialect.column_of(spec) for spec in (*keys.fields, value)]
         check_distinct(columns, "SQL")
@@ -252,7 +257,7 @@ class Table(AnyTable):
 
     @property
     def headers(self) -> Headers:
-        """The table with its header."""
+        """The table of headers."""
         return Headers(self.dialect, self.schema)
 
     @property
@@ -262,7 +267,7 @@ class Table(AnyTable):
 
     @property
     def create(self) -> str:
-        """CREATE TABLE; ``_born`` is the txid that made the row, ``_prev`` the value before ``_txid`` changed it."""
+        """CREATE TABLE; ``_born`` is the txid that created the row, ``_prev`` the value before ``_txid`` changed it."""
         of = self.dialect
         return (
             f"CREATE TABLE {self.there} ({declarations(of, (*self.keys, self.value))}, "
@@ -274,11 +279,11 @@ class Table(AnyTable):
 
     @property
     def mark(self) -> str:
-        """What is written into the table when it is made: a table of the same name that others make lacks it."""
+        """The mark that is written into the table when it is made; a table that another program makes lacks it."""
         return f"_{self.name}_made_{self.made}"
 
     def check(self, found: FoundTable) -> None:
-        """Check that the table is the one that was made, with its columns as they were made.
+        """Check that the table is the one that was made, with the same columns.
 
         Raises:
             StateError: it was changed in a way that changes or loses values.
@@ -299,8 +304,8 @@ class Table(AnyTable):
             )
         if self.made is not None and found.mark != self.mark:
             raise StateError(
-                f"it was dropped and made anew by another program, or its primary key was; its values may be lost; to "
-                f"fix this: restore the table from a backup; or, if it has all values as they were committed, run: "
+                f"it was dropped and made again by another program, or its primary key was; its values may be lost; "
+                f"to fix this: restore the table from a backup; or, if it has all values as they were committed, run: "
                 f"UPDATE {self.headers.there} SET made = NULL WHERE state = '{self.name}'"
             )
 
@@ -313,30 +318,30 @@ class Table(AnyTable):
         yield from ((name, "bigint") for name in ("_time", "_prev_time") if self.timed)
 
     def set_aside(self, incarnation: int) -> str:
-        """Return the statement that renames what an older incarnation filled."""
+        """Return SQL that renames the table of an older incarnation."""
         aside = placed(self.dialect, "", f"_{self.name}_incarnation_{incarnation}")
         return f"ALTER TABLE {self.there} RENAME TO {aside}"
 
     def add_times(self, incarnation: int) -> list[str]:
-        """Return ALTER TABLE: have rows know when they were written; with an index by that."""
+        """Return SQL that adds write times to the rows, with an index by them."""
         of = self.dialect
         return [each.format(self.there, of.quoted(f"_{self.name}_times_{incarnation}")) for each in of.times]
 
     @property
     def read(self) -> str:
-        """Return what finds key texts and values of keys that have not expired; bound are these, then `alive`."""
+        """SQL that finds key texts and values of keys that have not expired; bound are the key texts, then `alive`."""
         key, value = self._quoted("_key"), self._quoted(self.value.name)
         return f"SELECT {key}, {value} FROM {self.there} WHERE {key} {self.dialect.among}{self._is_alive}"
 
     @property
     def read_all(self) -> str:
-        """Return what finds key columns and value of every row that has a value, not expired; bound is `alive`."""
+        """SQL that finds key columns and value of every row with a value that has not expired; bound is `alive`."""
         names = self._quoted(*(column.name for column in (*self.keys, self.value)))
         return f"SELECT {names} FROM {self.there} WHERE {self._quoted(self.value.name)} IS NOT NULL{self._is_alive}"
 
     @property
     def alive(self) -> list[str]:
-        """Return what is bound where rows that have expired are left out."""
+        """The bound values of the condition that leaves out expired rows."""
         return [self.name] * 2 if self.timed else []
 
     @property
@@ -347,12 +352,15 @@ class Table(AnyTable):
         return f" AND coalesce({self._quoted('_time')}, {one('ttl_since')}, 0) > coalesce({one('expired')}, -1)"
 
     def upsert(self, merge: str | None, rows: int = 1) -> str:
-        """Set or merge some values; bound are, of each, key columns, value, ``_key``, and what `stamp` gives."""
+        """Return SQL that sets or merges some values.
+
+        Bound are, for each row, key columns, value, ``_key``, and the values of `stamp`.
+        """
         marks = f"({self.dialect.marks(len(self.keys) + 2 + len(self.stamp(0, 0)))})"
         return self._upsert(f"VALUES {', '.join([marks] * rows)}", merge)
 
     def merge(self, staging: Staging, merge: str | None) -> str:
-        """Merge what was staged; bound are what `stamp` gives, and tasks."""
+        """Return SQL that merges the staged rows; bound are the values of `stamp`, and tasks."""
         of = self.dialect
         names = of.quoted(*(column.name for column in staging.columns), "_key")
         task, marks = of.quoted("_task"), of.marks(len(self.stamp(0, 0)))
@@ -362,7 +370,7 @@ class Table(AnyTable):
         )
 
     def stored(self, keys: Sequence[Sequence[Any]], values: Sequence[Any]) -> list[Any]:
-        """Return what each column stores, those of the key first.
+        """Return the stored values of each column, those of the key first.
 
         Raises:
             UnfitError: a value doesn't fit its column.
@@ -375,7 +383,7 @@ class Table(AnyTable):
             raise error.in_row(self.fields, row) from error.__cause__
 
     def stamp(self, txid: int, time: int) -> tuple[int, ...]:
-        """Return what each row that a transaction writes gets: by which, born by which, and when."""
+        """Return the bookkeeping of a transaction's rows: its txid, twice, and its time if rows have times."""
         return (txid, txid, time) if self.timed else (txid, txid)
 
     def _upsert(self, rows: str, merge: str | None) -> str:
@@ -396,7 +404,7 @@ class Table(AnyTable):
 
     @property
     def undo(self) -> tuple[tuple[str, int], ...]:
-        """Take back what a txid did: statements, each with how often the txid is bound in it."""
+        """SQL that undoes a transaction: statements, each with the number of times that the txid is bound."""
         txid, born, mark = self._quoted("_txid"), self._quoted("_born"), self.dialect.mark
         value, prev = self._quoted(self.value.name), self._quoted("_prev")
         time = f", {self._quoted('_time')} = {self._quoted('_prev_time')}" if self.timed else ""
@@ -410,12 +418,12 @@ class Table(AnyTable):
 
 
 def placed(dialect: Dialect, schema: str, name: str) -> str:
-    """Return a table's name as it stands in a statement: in its schema, if that has one."""
+    """Return a table's name as written in a statement: with its schema, if there is one."""
     return f"{dialect.quoted(schema)}.{dialect.quoted(name)}" if schema else dialect.quoted(name)
 
 
 def declarations(dialect: Dialect, columns: Sequence[TypedColumn]) -> str:
-    """Return the columns as they stand in CREATE TABLE."""
+    """Return the columns as written in CREATE TABLE."""
     return ", ".join(
         f"{dialect.quoted(column.name)} {column.storage}{column.check.format(dialect.quoted(column.name))}"
         for column in columns
@@ -423,5 +431,5 @@ def declarations(dialect: Dialect, columns: Sequence[TypedColumn]) -> str:
 
 
 def stored_rows(columns: Sequence[TypedColumn], keys: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the values of each of the key columns, as they are stored."""
+    """Return the stored values of each key column."""
     return [column.stored(part) for column, part in zip(columns, zip(*keys, strict=True), strict=True)]

@@ -1,4 +1,4 @@
-"""What the errors of a database mean for a batch: by the codes that its server and its library give."""
+"""The meaning of a database's errors for a batch, by the codes of its server and its library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Code: TypeAlias = int | str | None
 
 @contextmanager
 def ending_at_refusals() -> Iterator[None]:
-    """Make each value that is refused an error that ends the topology: a state would compute it again.
+    """Convert the error of a refused value into one that ends the topology: a state would compute the same value again.
 
     Raises:
         StateError: a value was refused.
@@ -34,9 +34,9 @@ class ErrorTable:
     """The error codes of one database.
 
     Attributes:
-        verdicts: by code. One that isn't there comes again.
-        ways_out: by code, what to do.
-        unknown: those that came and aren't there.
+        verdicts: the verdict by code. An error of another code is retried.
+        ways_out: the fix by code.
+        unknown: the errors that occurred and have no verdict.
     """
 
     verdicts: Mapping[Code, Verdict]
@@ -44,7 +44,7 @@ class ErrorTable:
     unknown: UnknownErrors = field(factory=UnknownErrors, eq=False, repr=False)
 
     def verdict(self, codes: Sequence[Code]) -> Verdict | None:
-        """Return the verdict of the first of ``codes`` that is known; None: none is."""
+        """Return the verdict of the first known code of ``codes``; None: no code is known."""
         return next((self.verdicts[code] for code in codes if code in self.verdicts), None)
 
     def error(self, where: str, said: str, codes: Sequence[Code], way_out: str = "") -> FailedException | StateError:
@@ -52,9 +52,9 @@ class ErrorTable:
 
         Args:
             where: names the topology, the attempt and the table.
-            said: what the database said.
-            codes: of the error, the most specific one first.
-            way_out: what to do, in place of what is known of the code.
+            said: the message of the database.
+            codes: the codes of the error, the most specific one first.
+            way_out: the fix to name, instead of the one known for the code.
         """
         verdict = self.verdict(codes)
         if verdict is None:

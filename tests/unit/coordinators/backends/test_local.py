@@ -31,7 +31,7 @@ def test_a_leadership_that_was_ended_is_told_from_one_that_was_taken_over() -> N
     ended = coordination.lead("wordcount")
     coordination.expire("wordcount")
     lost = CoordinationLost("it is over")
-    with pytest.raises(CoordinationLost, match="epoch 1 is over, nobody leads now"):
+    with pytest.raises(CoordinationLost, match="epoch 1 is over, no process leads now"):
         ended.ensure_leading()
     assert ended.explain_loss(lost) is lost
     coordination.lead("wordcount").write(CoordinatorRecord(2))

@@ -28,7 +28,7 @@ class Away(Numbers):
 def waiting_for_window(spout: Numbers | None = None, **settings: Any) -> World:
     """Transaction 1 is done with, at second 0, its rows wait for a window that ends at second 5; no more input."""
     world = World(spouts={"lines": spout or Numbers(upto=1)}).start(**settings)
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.processed("1:0")
     world.window_at = 5000
     world.committed("1:0")
@@ -102,7 +102,7 @@ def test_an_empty_transaction_stays_empty_over_a_failure_and_a_takeover() -> Non
     world.after(5)
     world.spouts["lines"].upto = 2
     assert world.after(1) == ["BATCH 3:0"]
-    world.retry_within_lease(Failed(attempt("2:0"), OSError("busy"), FailureKind.INTERRUPTED))
+    world.run_until_quiet(Failed(attempt("2:0"), OSError("busy"), FailureKind.INTERRUPTED))
     assert world.after(1) == ["BATCH 2:1", "BATCH 3:1"]
     again = restarted(world, Numbers(upto=9, tag="second"), max_spout_pending=2)
     assert again.after(60) == ["BATCH 2:2", "BATCH 3:2"]
@@ -126,7 +126,7 @@ def test_a_window_that_is_long_over_at_a_takeover_closes_at_once_and_once() -> N
     world = waiting_for_window()
     world.wall = world.now = 3600.0
     again = restarted(world, Numbers(upto=1))
-    assert again.retry_within_lease() == ["BATCH 2:0"]
+    assert again.run_until_quiet() == ["BATCH 2:0"]
     assert again.numbers == {2: None}
     fires(again, 2)
     assert again.after(60) == []
@@ -151,10 +151,10 @@ def test_one_on_its_way_that_is_too_early_closes_nothing() -> None:
 
 def test_nothing_starts_in_a_pause_and_the_window_closes_behind_it() -> None:
     world = waiting_for_window()
-    world.retry_within_lease(PauseRequested())
+    world.run_until_quiet(PauseRequested())
     assert world.after(60) == []
     assert world.driver.next_turn_at(world.now) > world.now
-    assert world.retry_within_lease(ResumeRequested()) == ["BATCH 2:0"]
+    assert world.run_until_quiet(ResumeRequested()) == ["BATCH 2:0"]
     assert world.numbers[2] is None
 
 
@@ -191,7 +191,7 @@ def test_a_source_that_is_away_holds_no_window_up_and_is_waited_for_as_before() 
 
 def test_a_topology_that_ends_by_an_error_starts_nothing_empty() -> None:
     world = World(spouts={"lines": Away(cause=SpoutError)}).start(max_spout_pending=3)
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.window_at = 5000
     assert world.after(60) == []
     world.processed("1:0")
@@ -213,11 +213,11 @@ def test_a_clock_that_jumps_neither_loses_nor_repeats_a_window() -> None:
 def test_who_waits_until_all_is_done_does_not_wait_for_windows() -> None:
     world = waiting_for_window()
     told: list[BaseException | None] = []
-    world.retry_within_lease(IdleWanted(told.append))
+    world.run_until_quiet(IdleWanted(told.append))
     world.after(1)
     assert told == [None]
     world.after(5)
-    world.retry_within_lease(IdleWanted(told.append))
+    world.run_until_quiet(IdleWanted(told.append))
     world.after(1)
     assert told == [None]  # what has begun is waited for
     fires(world, 2)

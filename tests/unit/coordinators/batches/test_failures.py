@@ -42,11 +42,11 @@ def record_of(world: World) -> CoordinatorRecord:
 
 
 def fail(world: World, text: str, kind: FailureKind = FailureKind.USER_CODE, cause: str = "boom") -> list[str]:
-    return world.retry_within_lease(Failed(attempt(text), ValueError(cause), kind))
+    return world.run_until_quiet(Failed(attempt(text), ValueError(cause), kind))
 
 
 def unreachable(world: World, number: int) -> None:
-    world.retry_within_lease(Failed(attempt(f"1:{number}"), OSError("no route"), FailureKind.UNREACHABLE, ["lines"]))
+    world.run_until_quiet(Failed(attempt(f"1:{number}"), OSError("no route"), FailureKind.UNREACHABLE, ["lines"]))
 
 
 # --- sources that are away --------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def unreachable(world: World, number: int) -> None:
 def test_a_source_that_is_away_is_waited_for_without_end_and_asked_up_to_half_a_minute_apart() -> None:
     source = Away(is_away=True)
     world = World(spouts={"lines": source}).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     for _ in range(100):
         world.after(0.1)
     soon = source.asked
@@ -72,7 +72,7 @@ def test_a_source_that_is_away_is_waited_for_without_end_and_asked_up_to_half_a_
 def test_a_source_that_is_away_while_a_transaction_is_replayed_is_waited_for() -> None:
     source = Away()
     world = World(spouts={"lines": source}).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     source.is_away = True
     fail(world, "1:0")
     for _ in range(20):
@@ -84,17 +84,17 @@ def test_a_source_that_is_away_while_a_transaction_is_replayed_is_waited_for() -
 
 def test_when_patience_ends_the_topology_does_and_says_what_to_do() -> None:
     world = World(spouts={"lines": Away(is_away=True)}).start(source_patience=600)
-    world.retry_within_lease()
+    world.run_until_quiet()
     for _ in range(599):
         world.after(1)
-    with pytest.raises(SpoutError, match=r"'lines': the source could not be asked for 600 s .*start again when it is"):
+    with pytest.raises(SpoutError, match=r"'lines': the source could not be asked for 600 s .*start again when the"):
         world.after(1)
 
 
 def test_the_record_says_whom_a_topology_waits_for_and_when_it_does_no_more() -> None:
     source = Away(is_away=True, upto=0)
     world = World(spouts={"lines": source}, wall=5000.0).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     waits = {1: Failure(0, -1, "ConnectionRefusedError: nobody there", 5000.0, 5000.0, tries=1, spout="lines")}
     assert record_of(world).failures == waits
     writes = world.driver.store.writes
@@ -108,7 +108,7 @@ def test_the_record_says_whom_a_topology_waits_for_and_when_it_does_no_more() ->
 def test_the_traceback_is_logged_once_for_each_time_that_a_source_is_away(caplog: pytest.LogCaptureFixture) -> None:
     source = Away(is_away=True, upto=0)
     world = World(spouts={"lines": source}).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     for _ in range(50):
         world.after(1)
     told = [each for each in caplog.records if each.levelno >= logging.WARNING]
@@ -120,7 +120,7 @@ def test_the_traceback_is_logged_once_for_each_time_that_a_source_is_away(caplog
 
 def test_a_batch_that_cannot_be_read_waits_for_its_source_and_is_not_counted() -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     for number in range(50):
         unreachable(world, number)
         world.after(30)
@@ -132,7 +132,7 @@ def test_a_batch_that_cannot_be_read_waits_for_its_source_and_is_not_counted() -
 
 def test_patience_with_a_source_that_cannot_be_read_ends_too() -> None:
     world = World().start(source_patience=60)
-    world.retry_within_lease()
+    world.run_until_quiet()
     for number in range(10):  # 0.1 + 0.2 + 0.4 + … + 25.6 s, and the rest
         unreachable(world, number)
         world.after(world.driver.failures.held_until(1) - world.now)
@@ -143,7 +143,7 @@ def test_patience_with_a_source_that_cannot_be_read_ends_too() -> None:
 def test_a_store_that_cannot_be_used_is_waited_for_without_end_unless_patience_says_how_long() -> None:
     endless, world = World().start(), World().start(store_patience=60)
     for each in (endless, world):
-        each.retry_within_lease()
+        each.run_until_quiet()
     for number in range(11):
         if number < 10:
             fail(world, f"1:{number}", FailureKind.BUSY)
@@ -157,7 +157,7 @@ def test_a_store_that_cannot_be_used_is_waited_for_without_end_unless_patience_s
 
 def test_patience_with_a_store_begins_anew_with_each_transaction() -> None:
     world = World().start(store_patience=60)
-    world.retry_within_lease()
+    world.run_until_quiet()
     fail(world, "1:0", FailureKind.BUSY)
     world.after(30)
     world.processed("1:1")
@@ -180,7 +180,7 @@ def poisoned(world: World, first: int = 0) -> None:
 
 def test_what_has_failed_is_in_the_record_after_a_halt() -> None:
     world = World(wall=5000.0).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     with pytest.raises(PoisonBatchError):
         poisoned(world)
     assert record_of(world).failures == {1: Failure(5, 4, "ValueError: boom", since=5000.0, last=5240.0, tries=5)}
@@ -188,19 +188,19 @@ def test_what_has_failed_is_in_the_record_after_a_halt() -> None:
 
 def test_after_a_halt_a_start_tries_once_more_and_so_does_every_further_one() -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     with pytest.raises(PoisonBatchError):
         poisoned(world)
     for number in (5, 6):
         world = World(coordination=world.coordination).start()
-        assert world.retry_within_lease() == [f"BATCH 1:{number}"]
+        assert world.run_until_quiet() == [f"BATCH 1:{number}"]
         with pytest.raises(PoisonBatchError, match=f"failed {number + 1} times, last as 1:{number}"):
             fail(world, f"1:{number}")
 
 
 def test_success_clears_the_count() -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     for number in range(4):
         fail(world, f"1:{number}")
         world.after(60)
@@ -212,12 +212,12 @@ def test_success_clears_the_count() -> None:
 
 def test_a_count_goes_on_over_a_crash() -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     for number in range(3):
         fail(world, f"1:{number}")
         world.after(60)
     world = World(coordination=world.coordination).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     fail(world, "1:4")
     world.after(60)
     with pytest.raises(PoisonBatchError):
@@ -226,7 +226,7 @@ def test_a_count_goes_on_over_a_crash() -> None:
 
 def test_what_was_in_flight_before_a_poison_batch_is_committed_first() -> None:
     world = World().start(max_spout_pending=3)
-    world.retry_within_lease()
+    world.run_until_quiet()
     for number in range(5):
         fail(world, f"2:{number}")
         world.after(1)
@@ -242,8 +242,8 @@ def test_what_was_in_flight_before_a_poison_batch_is_committed_first() -> None:
 
 def test_a_batch_that_no_replay_mends_lets_those_before_it_commit_first() -> None:
     world = World().start(max_spout_pending=3)
-    world.retry_within_lease()
-    world.retry_within_lease(Failed(attempt("3:0"), SpoutError("row 344 is wrong"), FailureKind.FATAL))
+    world.run_until_quiet()
+    world.run_until_quiet(Failed(attempt("3:0"), SpoutError("row 344 is wrong"), FailureKind.FATAL))
     for text in ("1:0", "2:0"):
         assert f"COMMIT {text}" in world.processed(text)
         if text == "1:0":
@@ -262,7 +262,7 @@ def test_a_coordinator_that_finds_its_source_changed_lets_what_is_in_flight_comm
             return super().initialize_transaction(txid, prev_metadata, curr_metadata)
 
     world = World(spouts={"lines": Changed()}).start(max_spout_pending=2)
-    assert world.retry_within_lease() == ["BATCH 1:0"]
+    assert world.run_until_quiet() == ["BATCH 1:0"]
     world.processed("1:0")
     with pytest.raises(SpoutError, match="the file shrank"):
         world.committed("1:0")
@@ -271,14 +271,14 @@ def test_a_coordinator_that_finds_its_source_changed_lets_what_is_in_flight_comm
 
 def test_a_leader_that_may_lead_no_more_ends_at_once() -> None:
     world = World().start(max_spout_pending=2)
-    world.retry_within_lease()
+    world.run_until_quiet()
     with pytest.raises(CoordinationLost):
-        world.retry_within_lease(Failed(attempt("2:0"), CoordinationLost("gone"), FailureKind.FATAL))
+        world.run_until_quiet(Failed(attempt("2:0"), CoordinationLost("gone"), FailureKind.FATAL))
 
 
 def test_the_same_failure_is_told_once_at_length(caplog: pytest.LogCaptureFixture) -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     for number, cause in enumerate(["boom", "boom", "bang"]):
         fail(world, f"1:{number}", cause=cause)
         world.after(60)

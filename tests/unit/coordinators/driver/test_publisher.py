@@ -59,7 +59,7 @@ class ObservedSplits(World):
 
 def test_a_transaction_is_emitted_processed_committed_and_succeeds_once_each() -> None:
     world = ObservedSplits().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     assert world.heard == ["leading", "emitted 1:0"]
     world.processed("1:0")
     assert world.heard == ["processed 1:0"]
@@ -72,7 +72,7 @@ def test_a_transaction_is_emitted_processed_committed_and_succeeds_once_each() -
 
 def test_what_waits_for_those_before_it_is_told_as_processed_at_once() -> None:
     world = ObservedSplits().start(max_spout_pending=2)
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.processed("2:0")
     assert world.heard == ["leading", "emitted 1:0", "emitted 2:0", "processed 2:0"]
     assert [(each.txid, each.phase) for each in world.status.transactions] == [(1, "processing"), (2, "processed")]
@@ -84,18 +84,18 @@ def test_what_waits_for_those_before_it_is_told_as_processed_at_once() -> None:
 
 def test_a_failure_is_told_of_each_attempt_that_is_given_up_and_by_whose_failure() -> None:
     world = ObservedSplits(spouts={"lines": Numbers(upto=3)}).start(max_spout_pending=3)
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.processed("3:0")
     world.events.clear()
     boom = ValueError("boom")
-    world.retry_within_lease(Failed(attempt("2:0"), boom))
+    world.run_until_quiet(Failed(attempt("2:0"), boom))
     failed = [each for each in world.events if isinstance(each, FailedEvent)]
     assert [(str(each.attempt), each.error, str(each.failed)) for each in failed] == [
         ("2:0", boom, "2:0"),
         ("3:0", boom, "2:0"),
     ]
     world.events.clear()
-    world.retry_within_lease(Failed(attempt("2:0"), boom))
+    world.run_until_quiet(Failed(attempt("2:0"), boom))
     assert world.heard == []
     world.after(0.2)
     assert world.heard == ["emitted 2:1", "emitted 3:1"]
@@ -103,15 +103,15 @@ def test_a_failure_is_told_of_each_attempt_that_is_given_up_and_by_whose_failure
 
 def test_of_two_failures_in_one_turn_each_attempt_has_its_own() -> None:
     world = ObservedSplits().start(max_spout_pending=2)
-    world.retry_within_lease()
-    world.retry_within_lease(Failed(attempt("2:0"), ValueError("second")), Failed(attempt("1:0"), ValueError("first")))
+    world.run_until_quiet()
+    world.run_until_quiet(Failed(attempt("2:0"), ValueError("second")), Failed(attempt("1:0"), ValueError("first")))
     failed = [each for each in world.events if isinstance(each, FailedEvent)]
     assert [(str(each.attempt), str(each.error)) for each in failed] == [("2:0", "second"), ("1:0", "first")]
 
 
 def test_silence_fails_an_attempt_with_a_cause() -> None:
     world = ObservedSplits().start(message_timeout=10.0)
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.after(6.0)
     world.after(6.0)
     world.after(6.0)
@@ -121,7 +121,7 @@ def test_silence_fails_an_attempt_with_a_cause() -> None:
 
 def test_events_tell_when_how_long_how_many_rows_and_what_was_counted() -> None:
     world = ObservedSplits(wall=1000.0).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.now, world.wall = world.now + 2, world.wall + 2
     world.processed("1:0")
     world.counted[attempt("1:0")] = Counts(10, {"words": 7}, {"counts": 4})  # a state has counted more
@@ -142,7 +142,7 @@ def test_events_tell_when_how_long_how_many_rows_and_what_was_counted() -> None:
 
 def test_the_wait_for_those_before_it_is_told_apart_from_the_commit() -> None:
     world = ObservedSplits().start(max_spout_pending=2)
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.processed("2:0")
     world.now += 3
     world.processed("1:0")
@@ -156,9 +156,9 @@ def test_the_wait_for_those_before_it_is_told_apart_from_the_commit() -> None:
 
 def test_what_a_spout_finds_out_by_emitting_is_told_once_it_is_known() -> None:
     world = ObservedSplits(exact=False).start(max_spout_pending=2)
-    world.retry_within_lease()
-    world.retry_within_lease(OffsetsResolved(attempt("1:0"), "lines", [7], {"p": 7}))
-    world.retry_within_lease(Failed(attempt("1:0"), ValueError("boom")))
+    world.run_until_quiet()
+    world.run_until_quiet(OffsetsResolved(attempt("1:0"), "lines", [7], {"p": 7}))
+    world.run_until_quiet(Failed(attempt("1:0"), ValueError("boom")))
     emitted, failed = (
         {str(each.attempt): each.definition for each in world.events if isinstance(each, kind)}
         for kind in (EmittedEvent, FailedEvent)
@@ -169,7 +169,7 @@ def test_what_a_spout_finds_out_by_emitting_is_told_once_it_is_known() -> None:
 
 def test_a_success_that_an_earlier_leader_owed_comes_again_and_its_commit_does_not() -> None:
     world = ObservedSplits().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.processed("1:0")
     world.committed("1:0")
     world.events.clear()
@@ -191,7 +191,7 @@ def test_whoever_is_told_of_a_transaction_finds_it_in_the_status_and_noted() -> 
             super().emit_success(attempt, number)
 
     world = Looking(spouts={"lines": Numbers(upto=1)}).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.processed("1:0")
     world.committed("1:0")
     assert found == [["committing"], (1, 10, CommittedEvent)]
@@ -200,7 +200,7 @@ def test_whoever_is_told_of_a_transaction_finds_it_in_the_status_and_noted() -> 
 def test_the_status_says_what_is_in_flight_since_when_and_what_is_done() -> None:
     world = ObservedSplits(wall=50.0).start(max_spout_pending=2)
     assert world.status.leads_since == 50.0
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.wall = 60.0
     world.processed("1:0")
     first, second = world.status.transactions
@@ -215,7 +215,7 @@ def test_the_status_says_what_is_in_flight_since_when_and_what_is_done() -> None
 
 def test_the_status_names_sources_that_are_away_and_transactions_that_fail() -> None:
     world = ObservedSplits(wall=50.0, spouts={"lines": Numbers(upto=1, fails={1: 2})}).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     (source,) = world.status.sources
     assert (source.spout, source.txid, source.tries, source.since) == ("lines", 1, 1, 50.0)
     assert "no definition of 1" in world.status.message
@@ -223,7 +223,7 @@ def test_the_status_names_sources_that_are_away_and_transactions_that_fail() -> 
     assert world.status.sources[0].tries == 2
     world.after(0.2)
     assert world.status.sources == ()
-    world.retry_within_lease(Failed(attempt("1:0"), ValueError("boom")))
+    world.run_until_quiet(Failed(attempt("1:0"), ValueError("boom")))
     assert world.status.failing == {1: "ValueError: boom"}
     assert world.status.message == "transaction 1 has failed and is tried again: ValueError: boom (1 try, 0 s)"
     world.after(0.1)
@@ -237,13 +237,13 @@ def test_the_status_names_sources_that_are_away_and_transactions_that_fail() -> 
 def test_the_status_tells_what_waits_in_the_sources() -> None:
     world = ObservedSplits().start()
     world.lag = {"orders": {"orders/0": 12}}
-    world.retry_within_lease()
+    world.run_until_quiet()
     assert world.status.lag == {"orders": {"orders/0": 12}}
 
 
 def test_the_status_tells_a_pause_an_end_and_what_commits_wait_for() -> None:
     world = ObservedSplits().start()
-    world.retry_within_lease(PauseRequested())
+    world.run_until_quiet(PauseRequested())
     assert (world.status.is_paused, world.status.is_stopping, world.status.message) == (True, False, "paused")
     world.late = "the commit of transaction 1 has taken 31 s so far"
     world.turn()
@@ -256,26 +256,26 @@ def test_the_status_tells_a_pause_an_end_and_what_commits_wait_for() -> None:
 def test_the_status_tells_that_this_machines_clock_is_not_believed() -> None:
     world = ObservedSplits().start()
     world.wall += 3600
-    world.retry_within_lease()
+    world.run_until_quiet()
     assert world.status.seconds_ahead_of_zookeeper == 3600
 
 
 def test_a_group_that_fails_half_way_is_told_of_each_of_its_members() -> None:
     world = ObservedSplits(spouts={"lines": Numbers(upto=2)}).start(max_spout_pending=2, group_max=2)
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.processed("2:0")
     world.processed("1:0")
-    world.retry_within_lease(
+    world.run_until_quiet(
         *[Acked(attempt("1:0"), StreamId.COMMIT, edge) for edge in world.edges["1:0", StreamId.COMMIT]]
     )
     world.events.clear()
-    world.retry_within_lease(Failed(attempt("2:0"), SpoutError("gone"), FailureKind.INTERRUPTED))
+    world.run_until_quiet(Failed(attempt("2:0"), SpoutError("gone"), FailureKind.INTERRUPTED))
     assert world.heard == ["failed 2:0"]  # the first is committed
 
 
 def test_attempts_that_fall_silent_together_fail_once_each() -> None:
     world = ObservedSplits().start(max_spout_pending=3, message_timeout=10.0)
-    world.retry_within_lease()
+    world.run_until_quiet()
     assert world.heard == ["leading", "emitted 1:0", "emitted 2:0", "emitted 3:0"]
     for _ in range(4):
         world.after(5)
@@ -291,13 +291,13 @@ def test_a_transaction_gets_on_when_it_is_first_tried_processed_and_committed_no
         world.wall = wall
         moved.append(world.status.moved)
 
-    world.retry_within_lease()
+    world.run_until_quiet()
     at(101.0)
     world.processed("1:0")
     at(102.0)
     world.committed("1:0")
     at(103.0)
-    world.retry_within_lease(Failed(attempt("2:0"), ValueError("boom")))
+    world.run_until_quiet(Failed(attempt("2:0"), ValueError("boom")))
     assert world.status.held_until == pytest.approx(103.1)
     at(104.0)
     world.after(0.2)
@@ -311,7 +311,7 @@ def test_a_transaction_gets_on_when_it_is_first_tried_processed_and_committed_no
 
 def test_spouts_that_have_nothing_are_told() -> None:
     world = ObservedSplits(spouts={"lines": Numbers(upto=1)}).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     assert world.status.unready == ("lines",)
     world.spouts["lines"].upto = 2
     world.after(0.1)

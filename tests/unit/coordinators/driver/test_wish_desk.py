@@ -27,7 +27,7 @@ SLOW = Wish("s", Action.RATE, Rate(batches_per_second=0.5))
 def wish(world: World, *wishes: Wish) -> list[str]:
     for each in wishes:
         world.coordination.wish(each)
-    return world.retry_within_lease()
+    return world.run_until_quiet()
 
 
 def taken_over(world: World, **settings: Any) -> World:
@@ -37,18 +37,18 @@ def taken_over(world: World, **settings: Any) -> World:
 
 
 def fail(world: World, text: str) -> list[str]:
-    return world.retry_within_lease(Failed(attempt(text), OSError("it broke"), FailureKind.INTERRUPTED))
+    return world.run_until_quiet(Failed(attempt(text), OSError("it broke"), FailureKind.INTERRUPTED))
 
 
 def refused(world: World) -> str:
     answers: list[BaseException | None] = []
-    world.retry_within_lease(IdleWanted(answers.append))
+    world.run_until_quiet(IdleWanted(answers.append))
     return str(answers[0])
 
 
 def test_a_pause_lets_what_is_under_way_commit_and_starts_nothing_until_it_is_lifted() -> None:
     world = World().start(max_spout_pending=2)
-    world.retry_within_lease()
+    world.run_until_quiet()
     assert wish(world, PAUSE) == []
     world.processed("1:0")
     assert world.committed("1:0") == ["SUCCESS 1:0"]
@@ -59,7 +59,7 @@ def test_a_pause_lets_what_is_under_way_commit_and_starts_nothing_until_it_is_li
 
 def test_the_write_that_carries_a_wish_out_stores_what_came_of_it_and_removes_it() -> None:
     world = World().start(max_spout_pending=2)
-    world.retry_within_lease()
+    world.run_until_quiet()
     writes = world.driver.store.writes
     wish(world, PAUSE)
     assert world.driver.store.writes == writes + 1
@@ -71,10 +71,10 @@ def test_the_write_that_carries_a_wish_out_stores_what_came_of_it_and_removes_it
 
 def test_a_pause_stands_over_a_takeover() -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     wish(world, PAUSE)
     again = taken_over(world)
-    assert again.retry_within_lease() == []
+    assert again.run_until_quiet() == []
     assert again.after(60) == []
     assert wish(again, RESUME) == ["BATCH 1:1"]
 
@@ -84,29 +84,29 @@ def test_a_wish_that_was_left_while_nobody_led_is_carried_out_before_anything_st
     world.coordination.wish(PAUSE)
     assert world.start().turn() == []
     assert world.driver.record.standing.hold is Hold.PAUSED
-    assert world.retry_within_lease() == []
+    assert world.run_until_quiet() == []
 
 
 def test_what_the_user_pauses_and_what_an_operator_pauses_are_lifted_each_by_itself() -> None:
     world = World(spouts={"lines": Numbers(upto=0)}).start()
-    world.retry_within_lease(PauseRequested())
+    world.run_until_quiet(PauseRequested())
     wish(world, PAUSE)
     world.spouts["lines"].upto = 1
-    assert world.retry_within_lease(ResumeRequested()) == []
+    assert world.run_until_quiet(ResumeRequested()) == []
     assert "is paused, as an operator wishes; `trident resume test` first" in refused(world)
-    world.retry_within_lease(PauseRequested())
+    world.run_until_quiet(PauseRequested())
     assert wish(world, RESUME) == []
     assert "is paused; resume() it first" in refused(world)
-    assert world.retry_within_lease(ResumeRequested()) == ["BATCH 1:0"]
+    assert world.run_until_quiet(ResumeRequested()) == ["BATCH 1:0"]
 
 
 def test_a_drain_replays_what_was_begun_over_takeovers_and_is_then_a_pause() -> None:
     world = World().start(max_spout_pending=2)
-    world.retry_within_lease()
+    world.run_until_quiet()
     wish(world, DRAIN)
     assert fail(world, "1:0") == ["CANCEL 1:0", "CANCEL 2:0"]
     again = taken_over(world, max_spout_pending=4)
-    assert again.retry_within_lease() == ["BATCH 1:1", "BATCH 2:1"]
+    assert again.run_until_quiet() == ["BATCH 1:1", "BATCH 2:1"]
     assert "drains, as an operator wishes" in refused(again)
     again.processed("1:1")
     assert again.committed("1:1") == ["SUCCESS 1:1"]
@@ -121,25 +121,25 @@ def test_a_drain_replays_what_was_begun_over_takeovers_and_is_then_a_pause() -> 
 
 def test_a_drain_with_nothing_under_way_is_a_pause_at_once() -> None:
     world = World(spouts={"lines": Numbers(upto=0)}).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     wish(world, DRAIN)
     assert world.driver.record.outcomes == (Outcome("d", Action.DRAIN, Standing(Hold.PAUSED), 0),)
 
 
 def test_a_drain_of_what_a_takeover_found_committed_is_a_pause() -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     wish(world, DRAIN)
     record = world.driver.record
     world.coordination.acquire().write(evolve(record, epoch=2, current_txid=2, attempt_ids={}))
     again = taken_over(world)
-    assert again.retry_within_lease() == []
+    assert again.run_until_quiet() == []
     assert again.driver.record.standing.hold is Hold.PAUSED
 
 
 def test_the_end_of_a_drain_lets_no_window_fire_and_no_turn_be_taken_for_it() -> None:
     world = World(spouts={"lines": Numbers(upto=1)}).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     wish(world, DRAIN)
     world.window_at = 5000
     assert world.after(10) == []
@@ -159,7 +159,7 @@ def test_a_rate_holds_new_batches_apart_over_takeovers_and_is_lifted_at_once() -
     assert world.after(1.9) == []
     assert world.after(0.1) == ["BATCH 2:0"]
     again = taken_over(world, max_spout_pending=9)
-    assert again.retry_within_lease() == ["BATCH 1:1", "BATCH 2:1", "BATCH 3:0"]  # replays don't wait
+    assert again.run_until_quiet() == ["BATCH 1:1", "BATCH 2:1", "BATCH 3:0"]  # replays don't wait
     assert again.after(1.9) == []
     assert wish(again, RESUME) == [f"BATCH {txid}:0" for txid in range(4, 10)]
 
@@ -174,7 +174,7 @@ def test_a_limit_lowers_what_may_be_pending_and_never_raises_it() -> None:
 
 def test_a_limit_below_what_is_under_way_lets_that_commit_first() -> None:
     world = World().start(max_spout_pending=3)
-    world.retry_within_lease()
+    world.run_until_quiet()
     wish(world, LIMITED)
     for txid in (1, 2):
         world.processed(f"{txid}:0")
@@ -189,7 +189,7 @@ def test_a_limit_of_rows_is_told_to_spouts_whoever_leads() -> None:
     world.after(60)
     assert set(world.spouts["lines"].limits) == {10}
     again = taken_over(world)
-    again.retry_within_lease()
+    again.run_until_quiet()
     assert set(again.spouts["lines"].limits) == {10}
 
 
@@ -226,9 +226,9 @@ def test_any_number_of_wishes_is_carried_out_and_the_last_outcomes_are_kept() ->
 
 def test_a_paused_topology_stops_after_what_is_under_way() -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     wish(world, PAUSE)
-    world.retry_within_lease(StopRequested(drain=True))
+    world.run_until_quiet(StopRequested(drain=True))
     world.processed("1:0")
     world.committed("1:0")
     world.delivered(1)

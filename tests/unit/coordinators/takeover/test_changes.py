@@ -46,15 +46,15 @@ def test_before_anything_was_read_everything_may_change() -> None:
 def test_a_record_of_a_release_that_kept_no_declarations_counts_as_unchanged() -> None:
     record = evolve(NEW, current_txid=20, metadata={19: {"lines": 1}}, states={"counts": 1})
     (line,) = lines(record, *USUAL)
-    assert "kept no declarations: what is declared now is taken for unchanged" in line
+    assert "kept no declarations: the current ones are assumed to be unchanged" in line
     assert lines(changed(record, *USUAL).record, *USUAL) == []
 
 
 def test_a_record_without_declarations_still_knows_names() -> None:
     record = evolve(NEW, current_txid=20, metadata={19: {"lines": 1}}, cursors={"lines": Cursors()}, states={"a": 1})
-    assert "spout 'log' is new and would begin from its beginning, while 'lines'" in refusal(record, spout("log"))
+    assert "spout 'log' is new and would be read from the beginning, while 'lines'" in refusal(record, spout("log"))
     _, left, new = lines(record, spout(), state())
-    assert left == "state 'counts' is new: it begins with transaction 20, what the 19 before it did is not in it"
+    assert left == "state 'counts' is new: it begins with transaction 20, without the 19 before it"
     assert new == "state 'a' was fed until transaction 19 and is not declared any more; it stays as it is"
 
 
@@ -83,19 +83,19 @@ def test_another_plan_is_refused_while_only_some_states_have_a_transaction_and_b
 ) -> None:
     record = ran(NEW, *SUMS, upto=19)
     (text,) = compared(record, Declarations(other), TORN).refusals
-    assert text.startswith("transactions 20 to 21 are in counts and not in sums, since a crash came between their comm")
-    assert "Start the version that began them once more and stop() it, which commits them" in text
+    assert text.startswith("transactions 20 to 21 are in counts and not in sums, because of a crash between their comm")
+    assert "start the version that began them once more and stop() it, which commits them" in text
     assert compared(record, Declarations(other)).refusals == ()
     found = compared(record, Declarations(other, [offered(text)]), TORN)
     assert found.refusals == ()
-    assert f"torn '20-21': goes on as accepted by {offered(text)}, from transaction 20 on" in found.lines
+    assert f"torn '20-21': continues, as accepted by {offered(text)}, from transaction 20 on" in found.lines
     assert found.record.accepted == (offered(text),)
 
 
 def test_where_all_that_keep_tokens_have_a_transaction_the_refusal_names_nobody_who_lacks_it() -> None:
     torn = evolve(TORN, having=("counts", "sums"), lacking=())
     (text,) = compared(ran(NEW, *SUMS, upto=19), Declarations(USUAL), torn).refusals
-    assert "are in counts and sums; whether the rest has committed too isn't known, since a crash came between" in text
+    assert "are in counts and sums; whether the rest has committed too isn't known, because of a crash between" in text
 
 
 def test_accepting_one_torn_transaction_says_nothing_of_the_next() -> None:

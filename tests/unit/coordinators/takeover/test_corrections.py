@@ -102,5 +102,5 @@ def test_a_correction_is_refused_where_an_output_has_the_transaction_and_names_i
     (*refusals,) = found(RECORD, torn, text).refusals
     assert bool(refusals) == refused
     if refused:
-        assert "but 'counts' has transaction 20 as it was read before, so it can't be read anew" in refusals[0]
+        assert "but 'counts' has transaction 20 as it was read before, so it can't be read again" in refusals[0]
         assert "accept" not in refusals[0]

@@ -23,13 +23,11 @@ from tests.unit.coordinators.comparing import (
 )
 
 
-@pytest.mark.parametrize(
-    ("at", "earlier"), [(2, "transaction 1 did is not in it"), (20, "the 19 before it did is not in it")]
-)
+@pytest.mark.parametrize(("at", "earlier"), [(2, "transaction 1"), (20, "the 19 before it")])
 def test_a_state_that_is_added_says_from_where(at: int, earlier: str) -> None:
     record = ran(NEW, *USUAL, upto=at - 1)
     now = changed(record, *USUAL, state("by_url"))
-    assert now.lines == (f"state 'by_url' is new: it begins with transaction {at}, what {earlier}",)
+    assert now.lines == (f"state 'by_url' is new: it begins with transaction {at}, without {earlier}",)
     assert now.record.states == {"counts": 1, "by_url": at}
 
 
@@ -45,8 +43,9 @@ def test_a_state_that_comes_back_misses_transactions_and_may_be_accepted_so() ->
     record = ran(ran(NEW, *USUAL, upto=3), spout(), upto=9)
     text = refusal(record, *USUAL)
     assert text.startswith(
-        "state 'counts' was left out after transaction 3, and transactions 4 to 9 are not in it. Give the new one a "
-        "name or table of its own, which begins with transaction 10. If it is to go on without, accept it: "
+        "state 'counts' was left out after transaction 3, and transactions 4 to 9 are not in it. To fix this: give "
+        "the new one another name or table, which begins with transaction 10. If it is to continue without them, "
+        "accept it: "
     )
     found = changed(record, *USUAL, accept=[offered(text)])
     assert found.refusals == ()
@@ -89,7 +88,7 @@ def test_a_state_that_is_left_out_before_anything_was_committed_to_it_is_new_whe
     record = ran(record, *USUAL, upto=9)
     assert record.states == {"counts": 1}
     assert lines(record, *USUAL, state("sums")) == [
-        "state 'sums' is new: it begins with transaction 10, what the 9 before it did is not in it"
+        "state 'sums' is new: it begins with transaction 10, without the 9 before it"
     ]
     gaps = changed(record, *USUAL, state("sums")).record.gaps
     assert gaps == {"sums": range(4, 10)}, "an attempt of 4 may have died that had committed to it"
@@ -100,8 +99,8 @@ def test_another_aggregator_is_refused_and_can_be_accepted() -> None:
     now = (spout(), state(aggregator=["Max"]))
     text = refusal(record, *now)
     assert text.startswith(
-        "state 'counts': its aggregator changed from 'Count' to 'Max'; what is stored under this name was made by "
-        "the other. Declare it as it was, or give the new one a name or table of its own, which begins with "
+        "state 'counts': its aggregator changed from 'Count' to 'Max'; the data under this name belong to the "
+        "other one. To fix this: declare it as it was, or give the new one another name or table, which begins with "
         "transaction 20. If both belong together, accept it: "
     )
     after = ran(record, *now, upto=21, accept=[offered(text)])
@@ -134,8 +133,9 @@ def test_a_window_that_nobody_named_is_known_by_what_leads_to_it() -> None:
     assert lines(record, spout(), window("lines > map > filter > window")) == []
     text = refusal(record, spout(), window("lines > map > window"))
     assert text.startswith(
-        "window 'lines-window': it has no name of its own, and what leads to it changed from 'lines > map > filter > "
-        "window' to 'lines > map > window', so it may be another one. If it is the same, say so by name('lines-window')"
+        "window 'lines-window': it has no explicit name, and the operations before it changed from 'lines > map > "
+        "filter > window' to 'lines > map > window', so it may be another one. If it is the same, say so by "
+        "name('lines-window')"
     )
     assert lines(record, spout(), window("lines > map > window", is_named=True)) == []
     assert changed(record, spout(), window("lines > map > window"), accept=[offered(text)]).refusals == ()

@@ -32,9 +32,9 @@ def test_a_renamed_spout_is_refused_with_both_names_the_states_it_would_fill_and
     record = ran(NEW, *USUAL, upto=1)
     text = refusal(record, spout("log-lines"), state(spouts="log-lines"))
     assert text.startswith(
-        "spout 'log-lines' is new and would begin from its beginning, while 'lines', which was read before transaction "
-        "2, is not declared any more. If they are the same source, all its rows count again in counts: call it 'lines' "
-        "as before. If it is another source, accept it: TridentConfig(accept=['spout:log-lines:"
+        "spout 'log-lines' is new and would be read from the beginning, while 'lines', which was read before "
+        "transaction 2, is not declared any more. If they are the same source, all its rows count twice in counts: "
+        "call it 'lines' as before. If it is another source, accept it: TridentConfig(accept=['spout:log-lines:"
     )
 
 
@@ -43,9 +43,9 @@ def test_another_source_in_place_of_a_spout_can_be_accepted() -> None:
     now = (spout("others"), state(spouts="others"))
     text = offered(refusal(record, *now))
     assert lines(record, *now, accept=[text]) == [
-        f"spout 'others': goes on as accepted by {text}, from transaction 2 on",
-        "spout 'lines' was read until transaction 1 and is not declared any more; its position is kept, and it goes on "
-        "from there when it is declared again",
+        f"spout 'others': continues, as accepted by {text}, from transaction 2 on",
+        "spout 'lines' was read until transaction 1 and is not declared any more; its position is kept, and it "
+        "continues from there when it is declared again",
         "state 'counts': its spouts changed from 'lines' to 'others', with transaction 2",
     ]
     after = ran(record, *now, upto=5, accept=[text])
@@ -56,22 +56,22 @@ def test_another_source_in_place_of_a_spout_can_be_accepted() -> None:
 def test_a_spout_renamed_in_two_steps_is_refused_too() -> None:
     record = ran(NEW, spout("a"), spout("b"), upto=3)
     record = ran(record, spout("a"), upto=5)
-    assert "spout 'c' is new and would begin from its beginning, while 'b'" in refusal(record, spout("a"), spout("c"))
+    assert "spout 'c' is new and would be read from the beginning, while 'b'" in refusal(record, spout("a"), spout("c"))
 
 
 def test_a_spout_that_was_left_out_goes_on_where_it_was_when_it_comes_back() -> None:
     record = ran(NEW, spout("a"), spout("b"), upto=3)
     left = changed(record, spout("a"))
     assert left.lines == (
-        "spout 'b' was read until transaction 3 and is not declared any more; its position is kept, and it goes on "
-        "from there when it is declared again",
+        "spout 'b' was read until transaction 3 and is not declared any more; its position is kept, and it "
+        "continues from there when it is declared again",
     )
     assert (left.record.metadata, left.record.resting) == ({3: {"a": 30}}, {"b": 30})
     record = ran(record, spout("a"), upto=7)
     assert lines(record, spout("a")) == []
     back = changed(record, spout("a"), spout("b"))
     assert back.lines == (
-        "spout 'b' is declared again: it goes on with transaction 8 where it was after transaction 3",
+        "spout 'b' is declared again: it continues with transaction 8 where it was after transaction 3",
     )
     assert (back.record.metadata, back.record.resting) == ({7: {"a": 70, "b": 30}}, {})
 
@@ -81,8 +81,9 @@ def test_a_spout_cannot_be_left_out_of_transactions_that_are_not_committed() -> 
     record = evolve(record, metadata={**record.metadata, 4: {"a": 40, "b": 41}, 5: {"a": 50, "b": 51}})
     text = refusal(record, spout("a"))
     assert text.startswith(
-        "spout 'b' is not declared any more, and transactions 4 to 5, which it has a part in, are not committed: what "
-        "it gave to them would be nowhere. Start the topology with it once more and stop() it, which commits them. If"
+        "spout 'b' is not declared any more, and transactions 4 to 5, which it has a part in, are not committed: its "
+        "rows in them would be lost. To fix this: start the topology with it once more and stop() it, which commits "
+        "them. If they are to continue without it, accept it: "
     )
     found = changed(record, spout("a"), accept=[offered(text)])
     assert found.refusals == ()
@@ -95,7 +96,7 @@ def test_a_spout_of_another_class_under_the_same_name_is_refused() -> None:
     now = (spout(kind=["KafkaSpout"]), state())
     text = refusal(record, *now)
     assert text.startswith(
-        "spout 'lines': its kind changed from 'FileSpout' to 'KafkaSpout', and it would go on from a posi"
+        "spout 'lines': its kind changed from 'FileSpout' to 'KafkaSpout', and it would continue from a posi"
     )
     assert changed(record, *now, accept=[offered(text)]).refusals == ()
 

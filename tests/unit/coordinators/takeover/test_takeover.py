@@ -254,7 +254,7 @@ def test_a_state_that_was_left_out_for_a_while_cannot_come_back() -> None:
     record = later.read()
     assert record is not None
     later.write(evolve(record, current_txid=50))
-    with pytest.raises(StateError, match=r"ends with transaction 41, .* ran without it; .* another table"):
+    with pytest.raises(StateError, match=r"ends with transaction 41, .* ran without it\. .* another table"):
         recover(coordination.acquire(), [Remembered(committed=41)])
 
 

@@ -63,27 +63,27 @@ class Shrunk(Numbers):
 
 
 def fail(world: World, cause: BaseException, kind: FailureKind = FailureKind.USER_CODE) -> None:
-    world.retry_within_lease()
-    world.retry_within_lease(Failed(attempt("1:0"), cause, kind))
+    world.run_until_quiet()
+    world.run_until_quiet(Failed(attempt("1:0"), cause, kind))
     world.after(1)
 
 
 def change_rows(world: World) -> None:
-    world.retry_within_lease()
+    world.run_until_quiet()
     for rows in (3, 4):
         world.turn(Fingerprinted(attempt("1:0"), "lines", Fingerprint(rows, 7)))
 
 
 def wait(world: World) -> None:
-    world.retry_within_lease()
+    world.run_until_quiet()
     for _ in range(60):
         world.after(1)
 
 
 ENDS: list[tuple[Numbers, Callable[[World], object], type[TridentError], About]] = [
-    (Tuples(), World.retry_within_lease, MetadataError, About(**BATCH_1, spout="lines")),
+    (Tuples(), World.run_until_quiet, MetadataError, About(**BATCH_1, spout="lines")),
     (Fickle(), lambda world: fail(world, ValueError("boom")), SpoutError, About(**BATCH_1, spout="lines")),
-    (Shrunk(), World.retry_within_lease, SpoutError, About(**BATCH_1, spout="lines")),
+    (Shrunk(), World.run_until_quiet, SpoutError, About(**BATCH_1, spout="lines")),
     (Away(), wait, SpoutError, About(**BATCH_1, spout="lines")),
     (Numbers(), change_rows, SpoutError, About(**ATTEMPT_1, spout="lines")),
     (Numbers(), lambda world: fail(world, StateError("it is full"), FailureKind.FATAL), StateError, ATTEMPT_1),
@@ -119,9 +119,9 @@ def test_a_poison_batch_says_which_attempt_was_its_last_and_whose_it_was(
     spouts: list[str], state: str | None, found: About
 ) -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     for tries in range(4):
-        world.retry_within_lease(Failed(attempt(f"1:{tries}"), ValueError("boom"), spouts=spouts, state=state))
+        world.run_until_quiet(Failed(attempt(f"1:{tries}"), ValueError("boom"), spouts=spouts, state=state))
         world.after(30)
     with pytest.raises(PoisonBatchError) as raised:
         world.turn(Failed(attempt("1:4"), ValueError("boom"), spouts=spouts, state=state))
@@ -130,7 +130,7 @@ def test_a_poison_batch_says_which_attempt_was_its_last_and_whose_it_was(
 
 def test_a_commit_that_a_state_refuses_names_the_state() -> None:
     world = World().start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     with pytest.raises(StateError) as raised:
         world.turn(Failed(attempt("1:0"), StateError("it is full"), FailureKind.FATAL, state="counts"))
     assert about(raised.value) == {**NOTHING, **ATTEMPT_1, "state": "counts"}

@@ -93,17 +93,17 @@ def test_a_clock_behind_zookeepers_is_taken() -> None:
 
 def test_a_replay_and_a_takeover_keep_the_time_that_the_record_has() -> None:
     first = World(wall=1000.0).start(max_spout_pending=2)
-    first.retry_within_lease()
+    first.run_until_quiet()
     fixed_then = [first.times["1:0"], first.times["2:0"]]
     first.after(5)
     second = World(coordination=first.coordination, wall=4000.0).start(max_spout_pending=2)
-    second.retry_within_lease()
+    second.run_until_quiet()
     assert [second.times["1:1"], second.times["2:1"]] == fixed_then == [1_000_000, 1_000_000]
 
 
 def test_while_a_window_holds_rows_the_time_never_goes_back() -> None:
     world = World(wall=1000.0, window_at=10_000_000).start()
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.wall = 500.0
     world.processed("1:0")
     world.committed("1:0")
@@ -117,7 +117,7 @@ def test_while_a_window_holds_rows_the_time_never_goes_back() -> None:
 def test_while_an_earlier_transaction_is_on_its_way_the_time_does_not_go_back() -> None:
     world = World(wall=1000.0).start(max_spout_pending=3)
     world.spouts["lines"].upto = 2
-    world.retry_within_lease()
+    world.run_until_quiet()
     world.wall, world.spouts["lines"].upto = 500.0, 3
     world.after(1)
     assert world.times["3:0"] == 1_001_000

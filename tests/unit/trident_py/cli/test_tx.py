@@ -70,7 +70,7 @@ def test_one_is_shown_with_all_that_is_known(history: Path, capsys: pytest.Captu
     assert "counted:      lines 1" in out
     assert "spout:        lines [1, 2]" in out
     assert "ValueError: no words" in first
-    assert re.search(r"epoch 1, pid \d+ on .*, trident_py 0\.1\.0, code [0-9a-f]{12}", first)
+    assert re.search(r"epoch 1, pid \d+ on .*, trident_py \S+, code [0-9a-f]{12}", first)
     assert re.search(r"committed \d\d:\d\d:\d\d, spouts told \d\d:\d\d:\d\d", second)
 
 

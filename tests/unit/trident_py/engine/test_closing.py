@@ -136,7 +136,7 @@ def test_an_emitter_that_does_not_return_is_left_behind_by_name(
     assert stuck.begun.wait(WITHIN_SECONDS)
     with caplog.at_level(logging.ERROR):
         world.close()
-    assert "gives up leadership and waits no longer for thread 'trident-s-emitter' in update_state" in caplog.text
+    assert "releases leadership and no longer waits for thread 'trident-s-emitter' in update_state" in caplog.text
     assert len(world.shutdown.left_behind) == 1
     assert not world.driven.streams.workers.spouts[0].emitting.submit(lambda: None)
 
@@ -163,7 +163,7 @@ def test_leadership_is_kept_while_a_state_without_fence_commits(
     world.begin()
     with ThreadPoolExecutor(1) as driver:
         closing = driver.submit(world.close)
-        with pytest.raises(Exception, match=r"goes on leading .*: mine committing, on thread 'trident-t-commit"):
+        with pytest.raises(Exception, match=r"keeps leading .*: mine committing, on thread 'trident-t-commit"):
             world.shutdown.wait(force=False)
         assert not closing.done()
         world.stuck.let_go.set()
@@ -179,7 +179,7 @@ def test_a_forced_end_gives_it_up_and_the_state_is_not_told_to_commit(world_of: 
     world.begin()
     with ThreadPoolExecutor(1) as driver:
         closing = driver.submit(world.close)
-        with pytest.raises(Exception, match="goes on leading"):
+        with pytest.raises(Exception, match="keeps leading"):
             world.shutdown.wait(force=False)
         world.shutdown.wait(force=True)
         closing.result(WITHIN_SECONDS)

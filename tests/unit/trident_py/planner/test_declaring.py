@@ -124,7 +124,7 @@ GOES_ON: dict[str, tuple[Callable[[], Comparison], str]] = {
     ),
     "a state, window or sink more": (
         lambda: compared_versions(counted, lambda lines: (counted(lines), counted(lines, table="by_url"))),
-        "state 'by_url' is new: it begins with transaction 20, what the 19 before it did is not in it",
+        "state 'by_url' is new: it begins with transaction 20, without the 19 before it",
     ),
     "one less": (
         lambda: compared_versions(lambda lines: [written(lines), counted(lines)], counted),
@@ -176,7 +176,7 @@ GOES_ON: dict[str, tuple[Callable[[], Comparison], str]] = {
 REFUSED: dict[str, tuple[Callable[[], Comparison], str, bool]] = {
     "another kind of spout": (
         lambda: compared_versions(counted, counted, second=Ticks()),
-        "spout 'lines': its kind changed from 'FixedBatchSpout' to 'Ticks', and it would go on from a position",
+        "spout 'lines': its kind changed from 'FixedBatchSpout' to 'Ticks', and it would continue from a position",
         True,
     ),
     "what a spout says of itself": (
@@ -232,7 +232,7 @@ REFUSED: dict[str, tuple[Callable[[], Comparison], str, bool]] = {
     ),
     "another window without a name": (
         lambda: compared_versions(lambda lines: windowed(lines.filter(bool)), windowed),
-        "window 'lines-window': it has no name of its own, and what leads to it changed from 'lines > filter > window'",
+        "it has no explicit name, and the operations before it changed from 'lines > filter > window'",
         True,
     ),
     "fields of a sink": (

@@ -37,7 +37,7 @@ def test_rows_and_arrow_data_keep_the_order_in_which_they_were_emitted() -> None
 
 @pytest.mark.parametrize("row", ["ab", {"n": 1, "word": "a"}, 7])
 def test_what_is_no_row_is_shown(row: Any) -> None:
-    with pytest.raises(SpoutError, match=r"spout 'lines': emitted .*; emit a tuple, list or Row"):
+    with pytest.raises(SpoutError, match=r"spout 'lines': emitted .*; to fix this: emit a tuple, list or Row"):
         collector().emit(row)
 
 
@@ -82,7 +82,9 @@ def test_a_double_is_taken_for_a_float(value: float | None) -> None:
 
 @pytest.mark.parametrize("value", [1e300, -1e39])
 def test_a_double_that_no_float_reaches_is_refused_where_arrow_would_make_it_infinite(value: float) -> None:
-    with pytest.raises(SpoutError, match="a double in field 'x' that no float reaches; to fix this: declare the field"):
+    with pytest.raises(
+        SpoutError, match="a double in field 'x' that is too large for a float; to fix this: declare the field"
+    ):
         collector("x float").emit_arrow(pa.table({"x": [value, 1.0]}))
 
 

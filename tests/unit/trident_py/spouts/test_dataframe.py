@@ -97,7 +97,7 @@ def test_a_large_range_is_cut_where_upto_says() -> None:
 
 def test_a_cut_that_leaves_nothing_is_an_error_with_its_name() -> None:
     coordinator = Source(25).coordinator(start=5, upto=lambda spark, start, latest: start)
-    with pytest.raises(SpoutError, match=r"spout 'numbers', transaction 1: upto gave 5 \(int\), where the batch"):
+    with pytest.raises(SpoutError, match=r"spout 'numbers', transaction 1: upto returned 5 \(int\), where the batch"):
         coordinator.initialize_transaction(1, None, None)
 
 
@@ -138,7 +138,7 @@ def test_what_is_no_frame_is_named() -> None:
         "numbers", TridentConfig(), TopologyContext("topology", "numbers")
     )
     collector = ListCollector()
-    with pytest.raises(SpoutError, match=r"spout 'numbers', attempt 1:0: read\(None, 3\) gave None"):
+    with pytest.raises(SpoutError, match=r"spout 'numbers', attempt 1:0: read\(None, 3\) returned None"):
         emitter.emit_batch(TransactionAttempt(1, 0), {"start": None, "end": 3}, collector)
     emitter.emit_batch(TransactionAttempt(1, 0), {"start": 3, "end": 3}, collector)
 

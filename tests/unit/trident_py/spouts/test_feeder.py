@@ -103,7 +103,9 @@ def test_every_feeder_is_told_when_the_query_stops(spout: FeederBatchSpout, in_t
     coordinator.close()
     with pytest.raises(SpoutError, match="'lines': the query stopped before transaction 1 succeeded"):
         taken.result(10)
-    with pytest.raises(SpoutError, match="'lines': the query stopped before it took the rows; feed them again"):
+    with pytest.raises(
+        SpoutError, match="'lines': the query stopped before it took the rows; to fix this: feed them again"
+    ):
         waiting.result(10)
     with pytest.raises(SpoutError, match=r"'lines': the query has stopped.*start the topology again"):
         spout.feed([("c", 1)])
@@ -145,7 +147,7 @@ def test_text_that_json_cannot_hold_is_refused_at_once(spout: FeederBatchSpout) 
 
 
 def test_more_than_a_batch_can_store_is_refused_at_once(spout: FeederBatchSpout) -> None:
-    with pytest.raises(MetadataError, match=rf"a batch may have {FEED_BYTES_MAX}; feed fewer"):
+    with pytest.raises(MetadataError, match=rf"a batch may have {FEED_BYTES_MAX}; to fix this: feed fewer"):
         spout.feed([("x" * FEED_BYTES_MAX, 1)])
 
 

@@ -62,9 +62,9 @@ def test_a_partition_that_no_task_emits_again_is_an_error_that_names_it() -> Non
 @pytest.mark.parametrize(
     ("ordered", "returned", "error", "complaint"),
     [
-        (["a", "a"], {}, SpoutError, "get_ordered_partitions gives partition 'a' twice"),
-        ([7], {}, SpoutError, r"7 is no partition; it is a string, or has a get_id\(\)"),
-        (["a"], None, SpoutError, "emit_batch_new returned None; return a dict"),
+        (["a", "a"], {}, SpoutError, "get_ordered_partitions returns partition 'a' twice"),
+        ([7], {}, SpoutError, r"7 is not a partition; a partition is a string, or has a get_id\(\)"),
+        (["a"], None, SpoutError, "emit_batch_new returned None; to fix this: return a dict"),
         (["a"], {"x": 1}, SpoutError, "metadata of partition 'x'; given were"),
         (["a"], {"a": (1, 2)}, MetadataError, "returned .*would not come back equal from JSON"),
     ],

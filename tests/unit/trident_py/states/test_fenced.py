@@ -59,9 +59,9 @@ def test_every_line_of_the_decision_table_holds() -> None:
             evolve(OURS, uuid="77aa"),
             9,
             StateError,
-            "filled by another life of it .*8d1f.* in another directory than last time .*take another table",
+            "filled by another life of it .*8d1f.* in another directory than last time .*use another table",
         ),
-        (TopologyKey("other", "77aa", 1), 9, StateError, "belongs to topology 'wordcount' .*8d1f.*take another table"),
+        (TopologyKey("other", "77aa", 1), 9, StateError, "belongs to topology 'wordcount' .*8d1f.*use another table"),
         (evolve(OURS, incarnation=1), 9, StateError, "incarnation 2, this is incarnation 1: .* restored from the past"),
         (OURS, 4, FencedError, "epoch 5, ours is 4: another leader runs, or ZooKeeper was restored from the past"),
     ],
@@ -109,7 +109,7 @@ def test_only_members_at_the_end_of_a_run_can_be_due() -> None:
 def test_only_the_last_commit_can_be_rolled_back() -> None:
     decisions = {8: Decision.APPLY, 9: Decision.REDO}
     fence = DecidingAtRandom(OURS, 5, CommitToken(7, 5, 0), decisions=decisions)
-    with pytest.raises(AssertionError, match="what is rolled back is not the last commit"):
+    with pytest.raises(AssertionError, match="the transaction to roll back is not the last commit"):
         fence.due(run(8, 9), NAME)
 
 
@@ -123,7 +123,7 @@ def test_a_run_with_a_gap_is_our_bug() -> None:
     [
         (run(6, 7), "the token would go back"),
         (run(8, epoch=4), "its leader was taken over"),
-        ([evolve(tx, group_first=9) for tx in run(8)], "its group begins behind it"),
+        ([evolve(tx, group_first=9) for tx in run(8)], "its group begins after it"),
     ],
 )
 def test_a_commit_that_does_not_go_on_from_the_last_one_is_our_bug(commit: list[SinkTransaction], broken: str) -> None:

@@ -121,7 +121,7 @@ def test_st15_st16_a_transaction_that_is_behind_is_refused(kind: type[BackedMap[
     store = Store()
     apply(kind(store), 5, {"a": 1})
     before = dict(store.entries)
-    with pytest.raises(StateError, match="transaction 4 is behind the state, which has a value of transaction 5"):
+    with pytest.raises(StateError, match="transaction 4 is before the state, which has a value of transaction 5"):
         apply(kind(store), 4, {"a": 1})
     assert store.entries == before
 

@@ -31,7 +31,7 @@ def test_st18_an_opaque_value_keeps_the_one_before_its_transaction() -> None:
     assert value == OpaqueValue(2, "b", "a")
     assert value.update(2, "c") == OpaqueValue(2, "c", "a")
     assert (value.get(2), value.get(3)) == ("a", "b")
-    with pytest.raises(StateError, match="transaction 1 is behind"):
+    with pytest.raises(StateError, match="transaction 1 is before"):
         value.get(1)
 
 

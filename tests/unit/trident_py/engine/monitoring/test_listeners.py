@@ -109,7 +109,7 @@ def test_the_end_waits_a_limited_time_for_one_that_does_not_return(
     assert hearing.begun.wait(PATIENCE_SECONDS)
     listeners.tell(ENDED)
     listeners.close()
-    assert "is waited for no longer; 1 events wait for it" in caplog.text
+    assert "is not waited for any longer; 1 events are left" in caplog.text
     hearing.may.set()
 
 

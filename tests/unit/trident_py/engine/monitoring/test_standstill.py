@@ -46,7 +46,7 @@ def test_what_keeps_batches_from_starting_is_named() -> None:
     assert said(evolve(STATUS, is_paused=True)) == ["query.pause() was called, and query.resume() was not"]
     source = SourceStatus(spout="lines", txid=7, cause="no route", tries=3, since=40.0, last=90.0)
     away = evolve(STATUS, sources=(source,), held_until=105.0)
-    assert said(away) == ["the source of spout 'lines' is away: no route, for 60 s"]
+    assert said(away) == ["the source of spout 'lines' is unavailable: no route, for 60 s"]
 
 
 def test_a_back_off_says_until_when_and_why() -> None:
@@ -157,4 +157,4 @@ def test_what_it_looks_at_may_raise(caplog: pytest.LogCaptureFixture, monkeypatc
     watch.follow(lambda: PROCESSING, list, stages)
     assert heard.wait(PATIENCE_SECONDS)
     watch.close()
-    assert "topology wc: what it waits for could not be found out; it goes on" in caplog.text
+    assert "topology wc: the reason for its standstill could not be determined; it continues" in caplog.text

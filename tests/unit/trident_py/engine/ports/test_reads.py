@@ -133,9 +133,7 @@ def test_t7_who_takes_longer_than_it_should_is_named() -> None:
         now[0] = 130.0
         assert thread.late() == thread.warning() == ""
         now[0] = 131.0
-        said = (
-            "a read of states by function 'count' has taken 31 s so far; commits, and whoever asks states, wait for it"
-        )
+        said = "a read of states by function 'count' has taken 31 s so far; commits and queries of states wait for it"
         assert thread.late() == thread.warning() == said
         assert thread.warning() == ""  # it was said
         done.set()

@@ -60,7 +60,7 @@ def test_t7_a_request_of_row_operations_needs_no_spark_and_its_errors_come_back(
     words = topology.new_drpc_stream("upper").flat_map(lambda row: [(w.upper(),) for w in row.args.split()], "w string")
     words.map(lambda row: (row.w, 60 // (len(row.w) - 1)), "w string, n int")
     asking = Requests("wordcount", {each.function: each for each in requests(topology._graph)})
-    with pytest.raises(TridentError, match="the topology stands by"):
+    with pytest.raises(TridentError, match="this process is a standby"):
         asking.execute("upper", "a", None)
     store = leading()
     asking.serve(StateReads("wordcount", {}), lambda *_: pytest.fail("no Spark here"), diagnosed_alive, store)

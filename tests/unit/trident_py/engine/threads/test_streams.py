@@ -50,8 +50,8 @@ def test_small_transactions_commit_in_one_step_and_each_large_one_alone(
     assert all(txids <= alive for txids, alive in zip(waiting, steps.alive, strict=True))
     # And it is said what they wait for.
     assert caplog.messages == [
-        f"topology t: the commit of transaction {part[-1]} (steps) has taken 7 s so far; commits, "
-        f"and whoever asks states, wait for it"
+        f"topology t: the commit of transaction {part[-1]} (steps) has taken 7 s so far; commits "
+        f"and queries of states wait for it"
         for part in taken
     ]
 

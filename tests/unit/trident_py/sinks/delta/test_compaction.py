@@ -139,7 +139,7 @@ def test_files_of_others_and_those_of_which_rows_are_deleted_stay(tmp_path: Path
     after.commit(5, A, B, C, D)
     [last, _] = [each for each in files_of(tmp_path) if "/5-0-" in each]
     delete_by_vector(tmp_path, last, 0, 1)
-    with pytest.raises(SinkError, match="of the 4 rows then, 2 are where it has put them"):
+    with pytest.raises(SinkError, match="of the 4 rows then, 2 are still in its files"):
         after.commit(5, B, attempt=1)
 
 

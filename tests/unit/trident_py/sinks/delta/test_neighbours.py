@@ -70,9 +70,9 @@ def alter_log(path: Path, change: Callable[[Any], Any]) -> None:
 STOPS = [
     (overwrite, "field 'n' is not in the Delta table"),
     (retype, "field 'n' is long, and string in the Delta table"),
-    (repartition, r"is partitioned by \['word'\], not by \[\]; give the sink partition_by"),
+    (repartition, r"is partitioned by \['word'\], not by \[\]; to fix this: give the sink partition_by"),
     (constrain, "has delta.constraints.positive, which rows that are written as plain files don't respect"),
-    (recreate, "knew of transaction 1, and knows of 0 now: it was replaced"),
+    (recreate, "had transaction 1, and has 0 now: it was replaced"),
     (shutil.rmtree, "is gone; to fix this: restore it"),
     (add_required, "column 'more' of the Delta table .* is NOT NULL, and rows have no such field"),
 ]

@@ -64,7 +64,9 @@ def test_features_that_can_not_be_written_are_refused(
 
 def test_a_table_with_other_partitions_is_refused_with_what_to_write_instead(tmp_path: Path) -> None:
     table(tmp_path, partition_by=["word"])
-    with pytest.raises(SinkError, match=r"is partitioned by \['word'\], not by \[\]; give the sink partition_by="):
+    with pytest.raises(
+        SinkError, match=r"is partitioned by \['word'\], not by \[\]; to fix this: give the sink partition_by="
+    ):
         Leader(tmp_path)
 
 

@@ -46,7 +46,7 @@ def test_a_store_that_is_away_counts_against_no_batch(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr(DeltaSinkTable, "look", away)
-        with pytest.raises(StoreBusyException, match="can't be reached, and will be tried again: no route"):
+        with pytest.raises(StoreBusyException, match="can't be reached, and the attempt is retried: no route"):
             leader.commit(1, A)
     leader.commit(1, A, attempt=1)
     assert rows_in(tmp_path) == [A]
@@ -61,7 +61,7 @@ def test_a_table_that_others_commit_to_all_the_time_is_tried_again_later(
         raise Conflict("somebody was faster")
 
     monkeypatch.setattr(DeltaSinkTable, "commit", too_late)
-    with pytest.raises(StoreBusyException, match="20 commits of ours came too late"):
+    with pytest.raises(StoreBusyException, match="20 commits of this sink came too late"):
         leader.commit(1, A)
 
 
@@ -71,7 +71,7 @@ def test_a_table_that_was_made_anew_meanwhile_stops_the_leader_by_name(tmp_path:
     shutil.rmtree(tmp_path / "_delta_log")
     for _ in range(3):
         write_deltalake(tmp_path, pa.table({"word": ["x"], "n": [0]}), mode="append")
-    with pytest.raises(SinkError, match="knew of transaction 1, and knows of 0 now: it was replaced"):
+    with pytest.raises(SinkError, match="had transaction 1, and has 0 now: it was replaced"):
         leader.commit(2, B)
 
 

@@ -46,14 +46,14 @@ def test_a_target_that_exists_is_refused_whatever_it_is(path: Path, tmp_path: Pa
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("directory", "file", "link", "words"):
-        with pytest.raises(SinkError, match=f"{name}' is there already"):
+        with pytest.raises(SinkError, match=f"{name}' exists already"):
             compactable(path, tmp_path / name, None)
 
 
 def test_a_target_below_the_path_is_refused_also_by_another_name(path: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(path)
     for target in (path / "new", path / "txid=3" / "new", tmp_path / "alias" / "new"):
-        with pytest.raises(SinkError, match=r"is below .*words', whose readers would see rows twice"):
+        with pytest.raises(SinkError, match=r"is below .*words', and its readers would see rows twice"):
             compactable(path, target, None)
 
 
@@ -78,6 +78,6 @@ def test_what_is_refused_is_told_by_the_command_and_nothing_is_started(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     assert main(["compact", str(path), str(path)]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert main(["compact", "s3a://bucket/words", "new"]) == 1
     assert "is on no file system that is mounted here" in capsys.readouterr().err

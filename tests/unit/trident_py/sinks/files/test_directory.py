@@ -239,7 +239,7 @@ def test_a_transaction_that_somebody_else_has_committed_meanwhile_is_not_adopted
 @pytest.mark.parametrize("name", ["rows.parquet", "txid=x", "txid=01", "txid=-1", "year=2026"])
 def test_a_directory_that_holds_something_else_is_refused_by_name(path: Path, name: str) -> None:
     (path / name).mkdir(parents=True)
-    with pytest.raises(SinkError, match=f"holds '{name}', which is no transaction"):
+    with pytest.raises(SinkError, match=f"holds '{name}', which is not a transaction"):
         leader(path)
 
 

@@ -38,12 +38,12 @@ def numbered(number: int) -> sqlite3.OperationalError:
     [
         (ice.ForbiddenError("no"), SinkError, "refuses: ForbiddenError: no; to fix this: give the user of the catalog"),
         (ice.UnauthorizedError("no"), SinkError, "refuses: UnauthorizedError"),
-        (ice.ServiceUnavailableError("soon"), StoreBusyException, "can't be reached, and will be tried again: soon"),
+        (ice.ServiceUnavailableError("soon"), StoreBusyException, "can't be reached, and the attempt is retried: soon"),
         (ice.CommitStateUnknownException("who knows"), StoreBusyException, "who knows"),
         (sql.OperationalError("select", {}, numbered(5)), StoreBusyException, "can't be reached"),
         (sql.OperationalError("select", {}, numbered(8)), SinkError, "refuses: OperationalError"),
         (sql.ProgrammingError("select", {}, Exception("no such table")), SinkError, "refuses: ProgrammingError"),
-        (ice.CommitFailedException("too late"), StoreBusyException, "20 commits of ours came too late"),
+        (ice.CommitFailedException("too late"), StoreBusyException, "20 commits of this sink came too late"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

@@ -25,9 +25,9 @@ from trident_py.sinks.tables.store_errors import raise_store_error
         (errno.EACCES, SinkError, "can't be written to: .*; to fix this: give the user that runs the topology"),
         (errno.EROFS, SinkError, "can't be written to"),
         (errno.ENOTDIR, SinkError, "no table can be at"),
-        (errno.ENOSPC, StoreBusyException, "no space is left for .*, and writing will be tried again"),
+        (errno.ENOSPC, StoreBusyException, "no space is left for .*, and writing is retried"),
         (errno.EDQUOT, StoreBusyException, "no space is left"),
-        (errno.ECONNREFUSED, StoreBusyException, "can't be reached, and will be tried again"),
+        (errno.ECONNREFUSED, StoreBusyException, "can't be reached, and the attempt is retried"),
         (errno.EIO, StoreBusyException, "can't be reached"),
     ],
 )

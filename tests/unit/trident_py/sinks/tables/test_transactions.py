@@ -88,7 +88,7 @@ def test_rows_that_somebody_has_moved_are_replaced_or_it_is_said_that_they_cant_
     if tables.undoes_rewriting:
         leader.commit(1, C, attempt=2)
     else:
-        with pytest.raises(SinkError, match="of the 2 rows then, 0 are where it has put them"):
+        with pytest.raises(SinkError, match="of the 2 rows then, 0 are still in its files"):
             leader.commit(1, C, attempt=2)
     leader.commit(2, C)
     assert tables.rows_in(tmp_path) == ([C, C] if tables.undoes_rewriting else [A, B, C])
@@ -103,7 +103,7 @@ def test_rows_that_somebody_moves_between_the_look_and_the_commit_are_not_there_
     if tables.undoes_rewriting:
         leader.commit(1, C, attempt=1)
     else:
-        with pytest.raises(SinkError, match="of the 2 rows then, 0 are where it has put them"):
+        with pytest.raises(SinkError, match="of the 2 rows then, 0 are still in its files"):
             leader.commit(1, C, attempt=1)
     assert tables.rows_in(tmp_path) == ([C] if tables.undoes_rewriting else [A, B])
 
@@ -115,7 +115,7 @@ def test_a_leader_that_was_overtaken_can_not_commit_whatever_it_looked_at_before
     tx = transaction(1)
     staged = old.staged(tx, A)
     new = tables.Leader(tmp_path, epoch=2)
-    with pytest.raises(FencedError, match="a leader of epoch 2 has been at"):
+    with pytest.raises(FencedError, match="a leader of epoch 2 has taken over"):
         old.transactions.commit(tx, staged)
     with pytest.raises(FencedError):
         old.transactions.recover(TOPOLOGY, 1)
@@ -238,7 +238,7 @@ def test_files_that_somebody_took_before_their_commit_fail_the_attempt(tables: T
     tx = transaction(1)
     staged = leader.staged(tx, A)
     tables.clean_up(tmp_path)
-    with pytest.raises(FailedException, match="is gone before its commit; did somebody clean up"):
+    with pytest.raises(FailedException, match="is gone before its commit; perhaps a cleanup"):
         leader.transactions.commit(tx, staged)
     leader.commit(1, A, attempt=1)
     assert tables.rows_in(tmp_path) == [A]
@@ -251,7 +251,9 @@ def test_a_commit_whose_answer_was_lost_is_neither_made_twice_nor_given_up_with_
     staged = leader.staged(tx, A, B)
     with monkeypatch.context() as patch:
         tables.lose_answers(patch)
-        with pytest.raises(StoreBusyException, match="can't be reached, and will be tried again: the answer was lost"):
+        with pytest.raises(
+            StoreBusyException, match="can't be reached, and the attempt is retried: the answer was lost"
+        ):
             leader.transactions.commit(tx, staged)
     leader.transactions.abort(tx, staged)
     assert tables.rows_in(tmp_path) == [A, B]

@@ -139,7 +139,7 @@ def test_another_table_in_its_place_is_named(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "t")
     append(tmp_path / "t", 1)
     append(tmp_path / "t", 2)
-    with pytest.raises(SpoutError, match="it was replaced; restore it"):
+    with pytest.raises(SpoutError, match="it was replaced; to fix this: restore it"):
         Run(DeltaSpout(tmp_path / "t"), reader.ranges).batches()
 
 
@@ -219,7 +219,7 @@ def test_a_batch_that_was_defined_is_not_read_from_another_table_in_its_place(tm
         shutil.rmtree(path)
         for _ in range(4):
             append(path, 7)
-        with pytest.raises(SpoutError, match="was removed and made anew: a batch is of the table with the id"):
+        with pytest.raises(SpoutError, match="was removed and made again: a batch is of the table with the id"):
             first.rows(ranges)
 
 
@@ -231,7 +231,9 @@ def test_a_running_spout_notices_another_table_that_has_more_versions(tmp_path: 
     shutil.rmtree(path)
     for _ in range(4):
         append(path, 7)
-    with pytest.raises(SpoutError, match="it was replaced; restore it, or read the new one by a new topology"):
+    with pytest.raises(
+        SpoutError, match="it was replaced; to fix this: restore it, or read the new one with a new topology"
+    ):
         running.batches()
 
 

@@ -94,7 +94,7 @@ def test_a_file_with_another_beginning_is_not_taken_for_a_corrected_one(tmp_path
     with pytest.raises(PoisonBatchError):
         world.run()
     world.write(["9", "2", "3", "4"])
-    with pytest.raises(SpoutError, match="it was cut, replaced or taken away"):
+    with pytest.raises(SpoutError, match="it was cut, replaced or removed"):
         world.run()
     assert world.counts() == [(1, 1), (2, 1)]
 

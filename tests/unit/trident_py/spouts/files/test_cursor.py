@@ -132,7 +132,8 @@ def test_a_file_that_goes_on_inside_a_line_that_was_taken_is_an_error_with_a_way
 ) -> None:
     file.write_bytes(content)
     with pytest.raises(
-        SpoutError, match=r"a.txt', of which 3 bytes were read and \d+ were seen, goes on inside its last .* at byte 3"
+        SpoutError,
+        match=r"a.txt', of which 3 bytes were read and \d+ were seen, continues inside its last .* at byte 3",
     ):
         next_end(looked_at(file, 3), OLD)
     file.write_bytes(content[:3] + b"\n" + content[3:])
@@ -141,7 +142,7 @@ def test_a_file_that_goes_on_inside_a_line_that_was_taken_is_an_error_with_a_way
 
 def test_a_carriage_return_that_was_taken_as_text_cannot_become_a_line_end(file: Path) -> None:
     file.write_bytes(b"one\r\n")
-    with pytest.raises(SpoutError, match="goes on inside its last line"):
+    with pytest.raises(SpoutError, match="continues inside its last line"):
         next_end(looked_at(file, 4), YOUNG)
 
 
@@ -152,7 +153,7 @@ def test_a_line_without_end_is_taken_for_a_mistake(
 ) -> None:
     monkeypatch.setattr(cursor, "LINE_BYTES_MAX", 100)
     file.write_bytes(content)
-    with pytest.raises(SpoutError, match="has a line of more than 100 bytes; move it out of the pattern"):
+    with pytest.raises(SpoutError, match="has a line of more than 100 bytes; to fix this: move it out of the pattern"):
         next_end(looked_at(file), age, 50)
 
 
@@ -194,5 +195,5 @@ def test_another_file_is_like_it_or_begins_like_it(file: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("stored", ["4", None, 1.5, [1], [1, "2"], [1, 2, "3"], [1, 2, [3, 4]], [1, 2, [3, 4, 5]]])
 def test_a_position_that_is_none_is_an_error(stored: Json) -> None:
-    with pytest.raises(SpoutError, match=r"'a.txt' has the position .*which is none"):
+    with pytest.raises(SpoutError, match=r"'a.txt' has the position .*which is not a position"):
         FileCursor.restored("a.txt", stored)

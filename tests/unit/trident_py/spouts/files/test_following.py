@@ -189,7 +189,7 @@ def test_a_copy_that_may_lack_what_was_read_is_named_also_where_its_file_has_no_
     world.define()
     log.write_bytes(b"new\n")
     log.rename(tmp_path / "a.log.1")
-    with pytest.raises(SpoutError, match=r"'.*a.log.2' begins like it but ends before what was read of it"):
+    with pytest.raises(SpoutError, match=r"'.*a.log.2' begins like it but ends before the bytes that were read of it"):
         world.lines()
 
 
@@ -207,7 +207,9 @@ def test_a_file_that_is_cut_to_its_header_and_renamed_is_told_from_a_new_one_tha
     log.rename(log.parent / "a.log.1")
     meanwhile(world)
     if is_cut:
-        with pytest.raises(SpoutError, match=r"'.*a.log.2' begins like it but ends before what was read of it"):
+        with pytest.raises(
+            SpoutError, match=r"'.*a.log.2' begins like it but ends before the bytes that were read of it"
+        ):
             world.lines()
     else:
         assert sorted(world.lines()) == sorted(lines(header + other))
@@ -472,7 +474,9 @@ def test_a_copy_that_may_lack_what_was_read_is_named(log: Path) -> None:
     world.lines()
     (log.parent / "a.log.1").write_bytes(LONG[:-50])
     log.write_bytes(b"new\n")
-    with pytest.raises(SpoutError, match=r"'.*a.log.1' begins like it but ends before what was read of it.*move"):
+    with pytest.raises(
+        SpoutError, match=r"'.*a.log.1' begins like it but ends before the bytes that were read of it.*move"
+    ):
         world.lines()
     (log.parent / "a.log.1").rename(log.parent / "elsewhere")
     world.restart()
@@ -489,7 +493,7 @@ def test_a_shorter_copy_is_named_after_a_restart_too(tmp_path: Path, meanwhile: 
         world.define()
         log.write_bytes(b"")
         meanwhile(world)
-        with pytest.raises(SpoutError, match=r"log.1' begins like it but ends before what was read of it"):
+        with pytest.raises(SpoutError, match=r"log.1' begins like it but ends before the bytes that were read of it"):
             world.lines()
 
 

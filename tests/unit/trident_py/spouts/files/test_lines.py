@@ -225,7 +225,9 @@ def test_a_file_that_shrank_or_is_gone_is_named(file: Path) -> None:
     file.write_bytes(b"one\ntwo\n")
     piece = whole(file)
     file.write_bytes(b"one\n")
-    with pytest.raises(SpoutError, match=r"a.txt' has 4 bytes, its batch was defined with 8 of them: .*put back"):
+    with pytest.raises(
+        SpoutError, match=r"a.txt' has 4 bytes, its batch was defined with 8 of them: .*restore the former content"
+    ):
         read(piece)
     file.unlink()
     with pytest.raises(SpoutError, match=r"a.txt' is gone, .*put it back"):

@@ -90,7 +90,7 @@ def test_a_loop_of_directories_comes_to_an_end(tree: Path) -> None:
 
 def test_a_name_that_is_not_utf8_is_shown(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).touch()
-    with pytest.raises(SpoutError, match=r"caf\\xe9.txt' is not UTF-8; rename it"):
+    with pytest.raises(SpoutError, match=r"caf\\xe9.txt' is not UTF-8; to fix this: rename it"):
         found(tmp_path, "*.txt")
 
 
@@ -109,7 +109,7 @@ except SpoutError as error:
 
 
 @pytest.mark.parametrize(
-    ("mode", "message"), [(0o000, "directory '{}' cannot be read"), (0o444, "file '{}/a.txt' cannot be looked at")]
+    ("mode", "message"), [(0o000, "directory '{}' cannot be read"), (0o444, "file '{}/a.txt' has no readable status")]
 )
 def test_a_directory_that_cannot_be_read_is_named(mode: int, message: str) -> None:
     with tempfile.TemporaryDirectory() as base:
@@ -127,9 +127,11 @@ def test_a_directory_that_cannot_be_read_is_named(mode: int, message: str) -> No
 
 def test_a_missing_base_directory_and_a_bare_directory_are_errors_at_the_start(tree: Path) -> None:
     PathPattern.of(tree / "x" / "*.none").check()
-    with pytest.raises(SpoutError, match=r"there is no directory '.*/no', where '.*/no/.*txt' is looked for; make it"):
+    with pytest.raises(
+        SpoutError, match=r"there is no directory '.*/no', where '.*/no/.*txt' is searched; to fix this: make it"
+    ):
         PathPattern.of(tree / "no" / "*.txt").check()
-    with pytest.raises(SpoutError, match=r"/x' is a directory; for the files in it write '.*/x/\*'"):
+    with pytest.raises(SpoutError, match=r"/x' is a directory; to fix this: for the files in it write '.*/x/\*'"):
         PathPattern.of(tree / "x").check()
 
 
@@ -140,5 +142,5 @@ def test_a_pattern_is_relative_to_where_it_is_used(tree: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("pattern", ["", "s3://bucket/*.txt", "file:///tmp/*", "a\0b", None, 5, b"/tmp/*"])
 def test_what_is_no_pattern_of_local_files_is_refused(pattern: Any) -> None:
-    with pytest.raises(TopologyError, match="is no pattern of local files"):
+    with pytest.raises(TopologyError, match="is not a pattern of local files"):
         PathPattern.of(pattern)

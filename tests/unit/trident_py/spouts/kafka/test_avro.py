@@ -81,7 +81,7 @@ BAD = [b"", written(VALUES)[:-1], written(VALUES) + b"\0", b"\xff" * 9, b"\0\0\0
 @pytest.mark.parametrize("bad", BAD)
 def test_what_is_no_such_value_is_named_left_out_or_null(bad: bytes) -> None:
     several = (written(VALUES), bad)
-    with pytest.raises(SpoutError, match="t/0 at 1: its value is no avro of struct<id:bigint"):
+    with pytest.raises(SpoutError, match="t/0 at 1: its value is not avro of struct<id:bigint"):
         ValueFormat.of("avro", json.dumps(ORDER), "fail").array(several, lambda number: f"t/0 at {number}")
     array, kept = ValueFormat.of("avro", json.dumps(ORDER), "skip").array(several, str)
     assert (len(array), kept) == (1, [0])
@@ -101,8 +101,8 @@ def test_bytes_that_are_damaged_give_a_value_or_an_error_that_is_expected(place:
     ("schema", "message"),
     [
         (None, "value='avro' needs schema=, the Avro schema of values as JSON text"),
-        ("id long", "is no Avro schema: JSONDecodeError"),
-        ('"Order"', "is no Avro schema: UnknownType"),
+        ("id long", "is not an Avro schema: JSONDecodeError"),
+        ('"Order"', "is not an Avro schema: UnknownType"),
         ('{"type": "record", "name": "r", "fields": [{"name": "next", "type": ["null", "r"]}]}', "no type for 'r'"),
         ('["int", "string"]', "no type for \\['int', 'string'\\]"),
         ('"null"', "no type for 'null'"),

@@ -279,7 +279,7 @@ def test_a_batch_of_a_topic_that_was_made_anew_is_not_given_again() -> None:
     stored = life.coordinator.initialize_transaction(1, None, None)
     life.cluster.generation = "2"
     life.again("earliest")
-    with pytest.raises(SpoutError, match=r"topic 't' was deleted and made anew since it was read .* `trident reset`"):
+    with pytest.raises(SpoutError, match=r"topic 't' was deleted and made again since it was read .* `trident reset`"):
         life.coordinator.initialize_transaction(1, None, stored)
 
 

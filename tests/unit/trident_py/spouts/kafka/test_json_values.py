@@ -96,7 +96,7 @@ def test_a_value_that_its_type_cant_hold_is_an_error_of_its_record_alone(kind: s
     assert values_of(f"v {kind}", good, bad, good, on_error="skip") == [None, None]
     array, kept = ValueFormat.of("json", f"v {kind}", "null").array([good.encode(), bad.encode()], str)
     assert (array.null_count, kept) == (1, [0, 1])
-    with pytest.raises(SpoutError, match="record 1: its value is no json of"):
+    with pytest.raises(SpoutError, match="record 1: its value is not json of"):
         values_of(f"v {kind}", good, bad)
 
 

@@ -107,7 +107,7 @@ def test_pieces_of_a_batch_may_be_read_by_anybody_in_any_order_and_again(reader:
 
 def test_a_range_whose_records_are_gone_is_an_error_and_not_what_comes_next(reader: KafkaReader) -> None:
     beyond = given(0, RECORDS + 5, RECORDS + 6)
-    with pytest.raises(SpoutError, match="Kafka has these records no more"):
+    with pytest.raises(SpoutError, match="Kafka does not have these records any more"):
         list(reader([beyond]))
     assert values_of(reader([given(0, 0, 1)])) == expected(given(0, 0, 1))
 

@@ -43,7 +43,7 @@ BAD = [b"no JSON", b"[1]", b'{"n": "many"}', b'{"n": 1.5}', b"\xff"]
 @pytest.mark.parametrize("bad", BAD)
 def test_what_is_wrong_is_named_left_out_or_null(bad: bytes) -> None:
     given = (b'{"n": 1}', bad, b'{"n": 3}')
-    with pytest.raises(SpoutError, match="record t/0 at 1: its value is no json of struct<n:int>"):
+    with pytest.raises(SpoutError, match="record t/0 at 1: its value is not json of struct<n:int>"):
         decoded(ValueFormat.of("json", "n int", "fail"), *given)
     rows, kept = decoded(ValueFormat.of("json", "n int", "skip"), *given)
     assert ([tuple(row) for row in rows], kept) == ([(1,), (3,)], [0, 2])

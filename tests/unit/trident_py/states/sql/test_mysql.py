@@ -231,7 +231,7 @@ def test_a_session_that_the_server_ended_fails_the_attempt_and_comes_back(mysql:
 def test_the_password_is_never_shown_and_a_url_that_is_none_is_refused(mysql: str) -> None:
     factory = MySQLState(mysql, table="counts")
     with opened(mysql.replace("/test_", "/gone_")) as state:
-        with pytest.raises(StateError, match=r"see to the server|make the database first") as raised:
+        with pytest.raises(StateError, match=r"check the server|make the database first") as raised:
             state.recover(TOPOLOGY, 1)
         seen = [repr(factory), repr(factory.database), repr(state), str(raised.value)]
     assert not [text for text in seen if "S3cret" in text or PASSWORD in text]

@@ -131,7 +131,7 @@ def test_a_state_stops_by_name_where_its_table_was_made_anew_and_says_how_to_tak
 ) -> None:
     for statement in made_anew(url):
         changed(url, statement)
-    with pytest.raises(StateError, match="it was dropped and made anew by another program") as stopped:
+    with pytest.raises(StateError, match="it was dropped and made again by another program") as stopped:
         added_after(state, is_down)
     way = re.search(r"run: (UPDATE .*)$", str(stopped.value))
     assert way is not None

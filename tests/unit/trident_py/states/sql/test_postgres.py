@@ -66,6 +66,7 @@ OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg
 
 PAUSED = """
 import os, signal, sys
+from tests.transactions import begin
 from tests.unit.trident_py.states.sql.postgres_rows import commit, opened
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 
@@ -411,7 +412,9 @@ def test_a_table_that_was_dropped_is_missed_until_the_topology_is_reset(postgres
             StateError, match=r"'wordcount', attempt 2:0: .*: it is gone; to fix this: restore it from a backup"
         ):
             commit(state, transaction(2, epoch=2), {"a": 1})
-        with pytest.raises(StateError, match=r"counts.* is gone, it was at 1:0 of epoch 2; restore it, or `tri"):
+        with pytest.raises(
+            StateError, match=r"counts.* is gone, it was at 1:0 of epoch 2; to fix this: restore it, or `tri"
+        ):
             state.recover(TOPOLOGY, 3)
         assert state.recover(evolve(TOPOLOGY, incarnation=2), 3) is None
 
@@ -594,5 +597,5 @@ def test_without_psycopg_it_says_what_to_install() -> None:
 
 
 def test_a_state_that_does_not_know_its_types_says_where_it_is_used() -> None:
-    with pytest.raises(StateError, match=r"table 'counts' of db/x: .*only persistent_aggregate tells it their types"):
+    with pytest.raises(StateError, match=r"table 'counts' of db/x: .*gets their types only from persistent_aggregate"):
         PostgresState("host=db dbname=x", table="counts").make_state(TridentConfig(), Metrics(), 0, 1)

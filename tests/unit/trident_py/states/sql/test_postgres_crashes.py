@@ -289,7 +289,7 @@ def test_a_server_that_is_away_at_the_start_is_named(fresh_postgres: PostgresSer
     with opened(fresh_postgres.dsn()) as state, pytest.raises(StateError) as error:
         state.recover(TOPOLOGY, 1)
     assert "'wordcount': table 'counts' of 127.0.0.1/postgres: connection failed" in str(error.value)
-    assert "see to the server, the DSN and the role" in str(error.value)
+    assert "check the server, the DSN and the role" in str(error.value)
 
 
 # --- servers that lose what they confirmed ----------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_a_leader_knows_what_its_server_has_lost(
     select(postgres, lost)
     # No server that has lost anything has kept a connection.
     select(postgres, f"SELECT pg_terminate_backend(pid, 60000) {OTHERS}")
-    told = r"'wordcount'.* was at 2:0 of epoch 1 .*has lost commits .*bring back the data"
+    told = r"'wordcount'.* was at 2:0 of epoch 1 .*has lost commits .*restore data with"
     with pytest.raises(StateError, match=told):
         act(state)
 

@@ -89,7 +89,9 @@ def test_t9_after_a_reset_of_its_topology_what_that_fills_then_is_asked(factory:
 
 def test_t9_a_table_that_no_topology_has_made_is_missed_at_the_start(factory: StateFactory) -> None:
     for _ in range(2):  # nothing is made on the way
-        with pytest.raises(StateError, match=r"table 'counts' of .*: no topology has made such a table; start the one"):
+        with pytest.raises(
+            StateError, match=r"table 'counts' of .*: no topology has made such a table; to fix this: first start"
+        ):
             reader_of(factory)
 
 
@@ -130,7 +132,7 @@ def test_t9_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 def test_t9_a_server_that_is_away_is_named_at_the_start() -> None:
-    with pytest.raises(StateError, match="see to the server, the DSN and the role"):
+    with pytest.raises(StateError, match="check the server, the DSN and the role"):
         reader_of(PostgresState("host=127.0.0.1 port=1 user=nobody", table="counts"))
 
 

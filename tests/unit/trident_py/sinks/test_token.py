@@ -8,7 +8,7 @@ from coordinators.values.canonical import Fingerprint
 from trident_py import CommitToken
 from trident_py.sinks.token import LeaderToken, TableToken
 
-NUMBERS = {"incarnation": 1, "fence": 3, "sink": 5, "txid": 7, "epoch": 2, "attempt": 4}
+NUMBERS = {"version": 1, "incarnation": 1, "fence": 3, "sink": 5, "txid": 7, "epoch": 2, "attempt": 4}
 NOTHING = {**NUMBERS, "txid": 0, "epoch": 0, "attempt": 0}
 
 
@@ -32,3 +32,9 @@ def test_a_table_keeps_what_rows_the_last_commit_has() -> None:
     assert TableToken.of(token.numbers()) == token
     with pytest.raises(KeyError, match="rows"):
         TableToken.of(NUMBERS)
+
+
+def test_a_token_of_another_format_is_refused() -> None:
+    for version, who in ((0, "a version before the first release wrote it"), (2, "another release wrote it")):
+        with pytest.raises(ValueError, match=who):
+            LeaderToken.of({**NUMBERS, "version": version})
