@@ -34,8 +34,8 @@ them."""
 class TridentQuery:
     """A running topology; made by ``TridentTopology.start``.
 
-    As a context manager, it stops the topology at the end of the block. It first commits the batches in flight, unless
-    the block raised.
+    As a context manager, it stops the topology at the end of the block. It first commits the batches in flight; if
+    the block raised, it stops at once.
 
     Attributes:
         name: the name of the topology.
