@@ -111,7 +111,7 @@ class Publisher:
             )
         )
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def failed(self, failed: Failed) -> None:
         """Record that a live attempt has failed; called before the machine handles the failure."""
