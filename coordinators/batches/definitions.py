@@ -303,7 +303,7 @@ class Definitions:
         """Return the metadata of ``number``, by spout."""
         return self.known[number].metadata
 
-    # --- what is durable ----------------------------------------------------------------------------------------------
+    # --- stored parts -------------------------------------------------------------------------------------------------
 
     @property
     def stored_metadata(self) -> dict[int, dict[str, Json]]:

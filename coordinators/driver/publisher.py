@@ -113,7 +113,7 @@ class Publisher:
             )
         )
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def failed(self, failed: Failed) -> None:
         """Record that a live attempt has failed; called before the machine handles the failure."""

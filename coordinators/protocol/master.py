@@ -200,7 +200,7 @@ class MasterBatchCoordinator:
             yield EmitBatch(attempt)
 
     def _startable(self, ready: frozenset[int]) -> Iterator[TransactionAttempt]:
-        # The active transactions are contiguous from current_txid on, so what can start is the rest of the window.
+        # The active transactions are contiguous from current_txid on, so the rest of the window can start.
         for txid in self.admissible[len(self._active) :]:
             if txid not in ready:
                 return

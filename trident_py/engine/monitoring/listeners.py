@@ -177,7 +177,7 @@ class StandstillWatch:
     _status: Callable[[], TopologyStatus] = field(init=False)
     _works: Callable[[], Sequence[ThreadWork]] = field(init=False)
     _beyond: Sequence[Callable[[], Mapping[str, str]]] = field(init=False)
-    _seen: Mapping[str, float] = field(factory=dict, init=False)  # since when what is beyond is known
+    _seen: Mapping[str, float] = field(factory=dict, init=False)  # when each outside cause was first seen
     _closed: threading.Event = field(factory=threading.Event, init=False)
     _telling: threading.Lock = field(factory=threading.Lock, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)

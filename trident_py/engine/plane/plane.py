@@ -170,7 +170,7 @@ class DataPlane:
         self._check(stimulus)
         return instructions
 
-    # --- what others may know -----------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     def consumers(self, stream: StreamId) -> int:
         """Return the number of consumers: every spout for ``$batch``, every committing output for ``$commit``."""
