@@ -103,7 +103,7 @@ def _process(world: World, process: Process) -> Any:
     lives = session is not None and session.id in world.server.sessions
     if not process.is_alive:
         return (False, process.life, lives)
-    leads = (session and session.ended, process.leaves_out, _driver(world, process))
+    leads = (session and session.ended, process.leaves_out, process.has_paused, _driver(world, process))
     return (True, process.life, lives, leads, _plane(process))
 
 

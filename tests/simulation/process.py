@@ -70,6 +70,7 @@ class Process:
 
     Attributes:
         life: counts starts; what was under way in an earlier life is gone.
+        has_paused: its program has paused the topology by itself, and not resumed it.
         is_paused: SIGSTOP: nothing happens in it, and its session isn't renewed.
         is_cut: no packet comes from or to ZooKeeper.
         leaves_out: the store that the version it runs leaves out; none: "".
@@ -83,6 +84,7 @@ class Process:
     life: int = 0
     is_alive: bool = False
     is_paused: bool = False
+    has_paused: bool = False
     is_cut: bool = False
     is_busy: bool = False
     session: Session | None = None
@@ -124,7 +126,7 @@ class Process:
     def start(self) -> None:
         """A new life."""
         self.life += 1
-        self.is_alive, self.is_paused, self.is_busy = True, False, False
+        self.is_alive, self.is_paused, self.is_busy, self.has_paused = True, False, False, False
         self.session = self.record_store = self.driver = None
         self.plane, self.inbox, self.turns, self.known = Plane(self), [], 0, {}
         self.post("lead", 0.01)
@@ -200,6 +202,7 @@ class Process:
         """Try to lead, and take over."""
         try:
             session = self.session = Session.connect(self.world, self)
+            before = self.world.oracle.record
             self.leaves_out = self.world.left_out
             candidate = Waiting("simulated")
             self.record_store = leadership._elected(candidate, session, "/trident")  # type: ignore[arg-type]
@@ -238,7 +241,7 @@ class Process:
             wished=self.wished,
         )
         weaken(self.driver, self.world.rules)
-        weaken_wishes(self.driver, self.world.rules)
+        weaken_wishes(self.driver, self.world.rules, before)
         self.driver.start(self.world.now, self.wall)
         self.post("turn", TURN_SECONDS, self.turns)
 

@@ -72,6 +72,7 @@ RULES = {
     "carried out once": "a wish whose outcome is stored is not carried out again, whatever a server that lags shows",
     "wishes that wait": "a leader looks for the wishes that were left before it led",
     "what stands, stands": "what was wished stands until it is lifted, whoever leads",
+    "own pause ends": "a pause that the leading process has asked for itself ends with its leadership",
     "paused by operators": "while an operator's pause stands, nothing starts, not even a replay",
     "drains begin nothing": "a drain admits replays of what was begun, and nothing new",
     "drained, then paused": "a drain becomes a pause in the write that closes the last of what was begun",
