@@ -136,7 +136,8 @@ class MasterBatchCoordinator:
         """The txids of the window that are active, or may start as soon as they are ready."""
         if self.takes_new:
             return self.window
-        return self.window[: len(self._active if self.is_paused else self.attempt_ids)]
+        begun = self._active if self.is_paused else self.attempt_ids  # both begin at current_txid, without gaps
+        return self.window[: len(begun)]
 
     def handle(self, event: Event) -> list[Command]:
         """Return the commands that follow from an event, in the order in which to carry them out.

@@ -343,7 +343,9 @@ class DataPlane:
     ) -> tuple[TridentBoltExecutor | None, list[Sequence[TransactionAttempt]]]:
         """Return the attempt that made a job fail, if known, and the groups that must run again, one job each.
 
-        If no attempt is the cause, such as for a lost executor, the first one fails, and those after it fail with it.
+        A failure that no batch has caused, such as a lost executor, fails the first attempt; the master cancels those
+        after it. Otherwise, if the error names a transaction of the job, that attempt fails and the others run again
+        together. If it names none, the job is bisected, until a job with one attempt fails.
         """
         live = [executor for executor in executors if not executor.is_cancelled]
         if not live:
