@@ -63,7 +63,7 @@ class SpoutPart:
 
 @define
 class Definition:
-    """The definition of a transaction: the ``parts`` by spout, and its stage."""
+    """The definition of a transaction: the part of each spout in it, by the spout's name, and its stage."""
 
     parts: dict[str, SpoutPart] = field(factory=dict)
     stage: Stage = Stage.OPEN
@@ -441,7 +441,7 @@ class Definitions:
         self._check(number)
 
     def take_emission(self, topology: str, number: int, message: OffsetsResolved | Fingerprinted) -> None:
-        """Record a result of emitting the live attempt: the final metadata, or the fingerprint of the rows.
+        """Record a result of emitting the live attempt: the final metadata, or an exact spout's fingerprint of the rows.
 
         Raises:
             SpoutError: the rows differ from those before, and the spout has promised the same.

@@ -171,7 +171,10 @@ class Retries:
     def failed(
         self, attempt: TransactionAttempt, cause: BaseException, *, counts: bool, now: float, wall: float
     ) -> float | None:
-        """Record a failure; return the seconds to wait, or None if the transaction has failed too often."""
+        """Record a failure; return the seconds to wait before the next attempt, or None to abandon the transaction.
+
+        It is abandoned when its count reaches ``attempts``. A failure without ``counts`` doesn't add to the count.
+        """
         txid, before = attempt.txid, self.known.get(attempt.txid)
         self._here[txid] = self._here.get(txid, 0) + 1
         count = (before.count if before else 0) + counts

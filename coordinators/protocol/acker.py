@@ -110,7 +110,9 @@ class Acker:
         self._buckets: deque[dict[Hashable, _Ledger]] = deque({} for _ in range(BUCKETS))
 
     def init(self, root: Hashable, edges: Iterable[int]) -> Outcome | None:
-        """Open the ledger of ``root``, with one edge per consumer; without consumers it is done at once.
+        """Open the ledger of ``root``, with one edge per consumer. Return its outcome, or None while edges are open.
+
+        Without consumers it is done at once.
 
         Raises:
             ValueError: ``root`` was opened before, or an edge is out of range.

@@ -306,7 +306,11 @@ def blob_names(head: str, *, where: str) -> list[str]:
 
 
 def missing_blobs(head: str, blobs: Mapping[str, str], *, where: str) -> list[str]:
-    """Return the blobs of the record with this head that ``blobs`` lacks, or contains with another text."""
+    """Return the names of the record's blobs that ``blobs`` lacks, or whose text there doesn't match its name.
+
+    Raises:
+        MetadataError: ``head`` is damaged, or has another format version.
+    """
     body = _verified(head, where)
     return [name for name in body["blobs"] if name not in blobs or not _is_whole(name, blobs[name])]
 

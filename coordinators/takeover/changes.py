@@ -202,7 +202,11 @@ class SpoutChanges:
         return self.findings.at
 
     def compare(self) -> CoordinatorRecord:
-        """Compare the spouts; return the record with the positions of removed spouts put aside."""
+        """Compare the declared spouts with the stored ones; add the changes and refusals to ``findings``.
+
+        Return the record: the last metadata of removed spouts is put aside, and that of returning spouts is restored.
+        Fingerprints that can't be compared any more are dropped.
+        """
         now, before = self.declarations.spouts, self.known.spouts
         gone = [name for name in before if name not in now and self._has_read(name)]
         new = [each for name, each in now.items() if name not in before or not self._has_read(name)]

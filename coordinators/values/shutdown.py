@@ -55,10 +55,12 @@ class Shutdown:
         self._told.set()
 
     def wait(self, *, force: bool) -> None:
-        """Return when the topology has ended; with ``force`` after some seconds, even during a commit.
+        """Return when the topology has ended; this wait has no time limit.
+
+        With ``force``, leadership is released after some seconds, even during a commit.
 
         Raises:
-            TridentError: leadership is kept, for the reason named.
+            TridentError: without ``force``, the topology can't end now and keeps leading; the message is the reason.
         """
         if force:
             self.forced.set()

@@ -37,7 +37,7 @@ END_SECONDS = 1.0
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of the process."""
+    """Return the exit code of the process: 3 if an operator must act before the next start, else 1."""
     return HALTED if isinstance(error, NEEDS_SOMEBODY) else FAILED
 
 

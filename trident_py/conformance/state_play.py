@@ -188,7 +188,7 @@ class Aggregated:
 
 
 def evolve_name(each: t.StructField) -> t.StructField:
-    """Return a field of the same type under a name that differs from any key's."""
+    """Return the same field with ``_`` before its name, since a key may have the name without it."""
     return t.StructField(f"_{each.name}", each.dataType, each.nullable)
 
 

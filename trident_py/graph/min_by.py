@@ -74,7 +74,10 @@ class BestRow(Aggregator[list[Any]]):
         return []
 
     def aggregate(self, value: list[Any], row: Any, collector: TridentCollector) -> list[Any] | None:
-        """Return the key and row of the winner, or None to keep the present one; a row with a null never wins."""
+        """Compare ``row`` with the winner so far: return its key and the row if it wins, else None.
+
+        Of rows with equal keys, the later one wins. A row with a null in a compared field never wins.
+        """
         values = [row[name] for name in self.fields]
         if None in values:
             return None

@@ -61,7 +61,10 @@ class AggregateState(Output):
 
     @property
     def fixed(self) -> frozenset[str]:
-        """A state with typed columns compares these types itself, so they are fixed."""
+        """The fixed words of `identity`, which a user can't accept changes of: ``keys`` and ``value`` of typed columns.
+
+        A state with typed columns compares their types itself.
+        """
         return frozenset({"keys", "value"}) if self.factory.lacks_fields else frozenset()
 
     @property

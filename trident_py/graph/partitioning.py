@@ -138,9 +138,10 @@ def is_placed(node: Node) -> bool:
 
 
 def hinted(node: Node, partitions: int = 0) -> Node:
-    """Return ``node`` with every hint passed on to the repartitioning before it.
+    """Return ``node`` with the number of partitions of each hint set in the repartitioning before it.
 
-    The greatest hint counts, as in Storm.
+    Without one, a shuffle is added after the last operation that doesn't keep partitions. The greatest hint counts,
+    as in Storm.
     """
     operation = node.operation
     if isinstance(operation, ParallelismHint):

@@ -72,7 +72,7 @@ class QueryStep(Step):
 
 @frozen(kw_only=True)
 class StateQuery(Operation):
-    """``state_query``.
+    """The operation ``state_query``: it appends to each row what ``function`` finds in a state.
 
     Attributes:
         state: the name of the state.

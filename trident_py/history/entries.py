@@ -49,13 +49,13 @@ class Program:
 
 @frozen(kw_only=True)
 class LeadershipEntry:
-    """A leadership.
+    """A leadership, as the history stores it.
 
     Attributes:
-        current_txid: the transaction with which it continued; all earlier ones were committed.
+        current_txid: the transaction with which it began; all earlier ones were committed.
         since, ended: in seconds since 1970; None: no end was recorded.
         error: the error that ended it; empty if it was asked to stop, or hasn't ended.
-        waits_for: the reasons of a stall, after some seconds without progress.
+        waits_for: the reasons of the present stall, known after some seconds without progress; else empty.
     """
 
     life: TopologyIdentity

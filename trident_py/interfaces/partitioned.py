@@ -128,7 +128,9 @@ class PartitionedEmitter(OpaquePartitionedEmitter[Ps, P, M]):
 
 
 class PartitionedSpout(Identified, ABC, Generic[Ps, P, M]):
-    """Base of both kinds. It is pickled into the tasks: keep only settings in it, and connect in its halves.
+    """The base of `IPartitionedTridentSpout` and `IOpaquePartitionedTridentSpout`.
+
+    It is pickled into the tasks, so keep only settings in it. Connect in its coordinator and in its emitter.
 
     Attributes:
         output_schema: the fields of its rows, a DDL string or a ``StructType``.

@@ -343,7 +343,10 @@ class FencedState(GroupState[T], RemovableMapState[T]):
     def multi_merge(
         self, keys: Sequence[Key], values: Sequence[T], aggregator: CombinerAggregator[T], *, returns: bool = False
     ) -> Sequence[T | None]:
-        """Combine by updaters. A state whose own engine can do the operation ``aggregator.merge`` overrides this."""
+        """Combine each partial value with the stored value of its key, by `multi_update`; return the new values.
+
+        A state whose own engine can do the operation that ``aggregator.merge`` names overrides this.
+        """
         return self.multi_update(keys, [combiner_updater(aggregator, value) for value in values])
 
     def begin_commit(self, txid: int) -> None:

@@ -19,7 +19,7 @@ class CommitSpark(ABC):
 
     @abstractmethod
     def running(self) -> AbstractContextManager[SparkSession]:
-        """Run the block with a session in which it may run jobs."""
+        """Return a context manager that gives its block a session, in which the block may run jobs."""
 
 
 @frozen(kw_only=True)

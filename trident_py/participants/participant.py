@@ -57,7 +57,7 @@ class CommitRows(ABC):
 
     @abstractmethod
     def frame(self) -> DataFrame:
-        """Return the rows as a frame."""
+        """Return the rows as a Spark DataFrame."""
 
 
 class Participant(ABC):

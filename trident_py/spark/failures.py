@@ -33,13 +33,13 @@ Diagnose: TypeAlias = Callable[[BaseException, Place, str], Diagnosis]
 
 
 def diagnosed(error: BaseException, place: Place, doing: str, life: Callable[[], Life]) -> Diagnosis:
-    """Judge ``error``, raised at ``place``.
+    """Return the diagnosis of ``error``: its cause and the kind of the failure.
 
     Args:
         error: the exception.
         place: the place where it was raised.
-        doing: names the topology, the attempt and the activity.
-        life: checks the session.
+        doing: names the topology, the attempt and the activity, for the message if Spark is lost.
+        life: returns the condition of Spark; called only if ``error`` and ``place`` don't decide.
     """
     match error:
         case TaskFailed(failure=failure):

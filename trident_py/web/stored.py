@@ -103,7 +103,11 @@ class StoredTopology:
         return self.coordination.describe(self.name).leader if self.coordination else None
 
     def answer(self, function: str, args: str, seconds: float) -> RequestAnswer:
-        """Refuse: this process doesn't have its states."""
+        """Refuse the request, since this process doesn't have the topology's states.
+
+        Raises:
+            TridentError: always.
+        """
         raise TridentError(f"no process leads topology {self.name!r}, so there is no answer", topology=self.name)
 
     def metrics(self) -> None:

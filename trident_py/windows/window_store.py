@@ -121,7 +121,7 @@ class WindowRows:
 
     @property
     def value(self) -> StructField:
-        """The value field of the state; its name contains the kind of the windows and their fields."""
+        """The value field of the state, named after the windows' kind and sizes, and a digest of the rows' fields."""
         fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
         digest = sha256(json.dumps(fields).encode()).hexdigest()
         return StructField(f"{self.window.slug}_{digest[:8]}", BinaryType())

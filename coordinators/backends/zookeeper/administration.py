@@ -191,5 +191,8 @@ def _reset_steps(session: ZooKeeperSession, paths: TopologyPaths, after: Topolog
 
 
 def _still_absent(path: str) -> list[Step]:
-    """Return steps that are refused if a process has led meanwhile, even briefly, and so created the missing node."""
+    """Return steps that are refused if the node ``path`` exists.
+
+    It was missing when it was read. A process that has led since then, even briefly, has created it.
+    """
     return [Create(path, b""), Remove(path, ANY_VERSION)]

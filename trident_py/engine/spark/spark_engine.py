@@ -89,7 +89,7 @@ class SparkJobs(Jobs):
         ]
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
-        """Store the rows in the executors, as a DataFrame."""
+        """Return a batch with the same rows, which are read once and stored in the executors as a DataFrame."""
         return self.alone.checkpoint(emit, batch, verify)
 
     def cancel_job(self, job: Job) -> None:

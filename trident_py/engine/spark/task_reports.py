@@ -136,7 +136,7 @@ class Reports:
 
     @property
     def rows(self) -> int:
-        """How many rows the reading tasks and the frames contained."""
+        """The number of rows that the reading tasks and the observed DataFrames contained, in total."""
         return sum(each.rows for each in self._fingerprints())
 
     def heard(self) -> list[int]:

@@ -90,7 +90,10 @@ class DeltaSink(FormatSink):
         }
 
     def details(self) -> Mapping[str, Json]:
-        """Return the address of the table; whether its transactions were moved there, too, is checked at the start."""
+        """Return the address of the table, which may change between two starts.
+
+        A takeover fails if the committed transactions were not moved there.
+        """
         return {"table": self._transactions.storage.uri}
 
     def check_fields(self, fields: t.StructType) -> None:

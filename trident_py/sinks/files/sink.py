@@ -72,7 +72,10 @@ class FileSink(TransactionalSink[Path]):
         return {"format": self._layout.format, "folders": ", ".join(self._layout.partition_by)}
 
     def details(self) -> Mapping[str, Json]:
-        """Return the path of the directory; whether its transactions were moved there, too, is checked at the start."""
+        """Return the path of the directory, which may change between two starts.
+
+        A takeover fails if the committed transactions were not moved there.
+        """
         return {"path": str(self._path)}
 
     def check_fields(self, fields: StructType) -> None:

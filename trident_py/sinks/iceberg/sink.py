@@ -73,7 +73,10 @@ class IcebergSink(FormatSink):
         return f"IcebergSink({self._transactions.name!r})"
 
     def details(self) -> Mapping[str, Json]:
-        """Return the name of the table; whether its transactions were moved there, too, is checked at the start."""
+        """Return the name of the table, which may change between two starts.
+
+        A takeover fails if the committed transactions were not moved there.
+        """
         return {"table": self._transactions.name}
 
     def check_fields(self, fields: t.StructType) -> None:

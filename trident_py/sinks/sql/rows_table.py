@@ -113,7 +113,7 @@ class RowsTable(AnyTable):
         return f"INSERT INTO {self.there} ({self._names}) VALUES {', '.join([marks] * rows)}{self._conflict}"
 
     def insert_staged(self, staging: Staging) -> str:
-        """Return SQL that adds or replaces the staged rows; bound are tasks."""
+        """Return SQL that adds or replaces the rows which some tasks have staged; bound is the list of these tasks."""
         of = self.dialect
         return (
             f"INSERT INTO {self.there} ({self._names}) SELECT {self._names} FROM {staging.there} AS "

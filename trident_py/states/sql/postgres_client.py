@@ -356,7 +356,7 @@ class Link(AnyLink):
         ]
 
     def serve(self, database: Database) -> None:
-        """Use the connection for ``database``, under its name."""
+        """Use this connection for ``database`` from now on; its next use sets the application name of ``database``."""
         self.target = getattr(database, "target", self.target)
 
     def _connected(self) -> Session:

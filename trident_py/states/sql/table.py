@@ -174,7 +174,7 @@ class AnyTable:
     @property
     @abstractmethod
     def fields(self) -> tuple[TypedColumn, ...]:
-        """The columns that are not bookkeeping."""
+        """The columns without those for bookkeeping: keys and value of a state, or the fields of a sink's rows."""
 
     @property
     def there(self) -> str:
@@ -335,7 +335,7 @@ class Table(AnyTable):
 
     @property
     def read_all(self) -> str:
-        """SQL that finds key columns and value of every row with a value that has not expired; bound is `alive`."""
+        """SQL that finds the key columns and value of each row that has a value and isn't expired; bound is `alive`."""
         names = self._quoted(*(column.name for column in (*self.keys, self.value)))
         return f"SELECT {names} FROM {self.there} WHERE {self._quoted(self.value.name)} IS NOT NULL{self._is_alive}"
 
