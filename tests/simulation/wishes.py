@@ -199,7 +199,7 @@ def weaken_wishes(driver: CoordinatorDriver, rules: Rules) -> None:
     for rule, machine in MACHINES.items():
         if not rules.has(rule):
             driver.machine.__class__ = machine
-    if not rules.has("what stands, stands"):
+    if not rules.has("lasting wishes"):
         driver.machine.standing = NOTHING_STANDS
         driver.machine._stored = driver.machine._store()
     if not rules.has("wishes that wait"):
