@@ -441,7 +441,7 @@ class Definitions:
         self._check(number)
 
     def take_emission(self, topology: str, number: int, message: OffsetsResolved | Fingerprinted) -> None:
-        """Record a result of emitting the live attempt: the final metadata, or an exact spout's fingerprint of the rows.
+        """Record a result of emitting the live attempt: the final metadata, or an exact spout's fingerprint.
 
         Raises:
             SpoutError: the rows differ from those before, and the spout has promised the same.

@@ -67,7 +67,7 @@ IDS = [
 PARTS = {
     "part_a.txt": "The interface",
     "part_b.txt": "How the coordinator behaves",
-    "part_d.txt": "What Storm promises, and what is wrong in it",
+    "part_d.txt": "Guarantees and known defects of Storm",
     "part_k.txt": "Reading Kafka",
 }
 

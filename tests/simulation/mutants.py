@@ -299,7 +299,7 @@ DRIVERS: dict[str, type[CoordinatorDriver]] = {
     "store, then announce": AnnouncingFirst,
     "owed successes": Forgetful,
     "written successes": CountingAhead,
-    "given up in its turn": GivingUpAtOnce,
+    "ended in its turn": GivingUpAtOnce,
     "cause, then the end": EndingWithoutAWord,
     "kept counts": StartingAfresh,
     "bound for ever": Renumbering,

@@ -98,7 +98,7 @@ class TakingOneForAll(DataPlane):
 
 
 PLANES: dict[str, type[DataPlane]] = {
-    "whose failure": Believing,
+    "named failures": Believing,
     "joined inputs": StartingEarly,
     "every spout hears": TakingOneForAll,
 }

@@ -204,7 +204,7 @@ def weaken_wishes(driver: CoordinatorDriver, rules: Rules, before: CoordinatorRe
     for rule, machine in MACHINES.items():
         if not rules.has(rule):
             driver.machine.__class__ = machine
-    if not rules.has("what stands, stands"):
+    if not rules.has("lasting wishes"):
         driver.machine.standing = NOTHING_STANDS
         driver.machine._stored = driver.machine._store()
     if not rules.has("own pause ends") and before is not None:

@@ -182,7 +182,7 @@ def test_a_year_beyond_four_digits_is_refused_where_it_is_written_as_text(
         (
             "v timestamp",
             datetime(1969, 12, 31, 23, 59, 59, 1, tzinfo=UTC),
-            "part of the second before 1970 back wrongly",
+            "fractions of a second before 1970 back wrongly",
         ),
         ("v array<struct<a: map<string, timestamp>>>", [({"k": datetime(1, 1, 1, tzinfo=UTC)},), None], "before 1582"),
     ],

@@ -216,7 +216,7 @@ def _unfit_in_orc(field: t.StructField) -> list[Unfit]:
     return [
         *_unfit_anywhere(field, julian, "readers of orc disagree about days before 1582-10-15; use parquet"),
         *_unfit_anywhere(
-            field, just_before_1970, "orc gives a part of the second before 1970 back wrongly; use parquet"
+            field, just_before_1970, "orc gives fractions of a second before 1970 back wrongly; use parquet"
         ),
     ]
 

@@ -527,10 +527,10 @@ SCOPES = {
         shape=shape(branches=2), txids=1, attempts=2, reads=1, fails=1, fails_late=True
     ),
     "rows that fail every job, and it is known whose": Scope(shape=shape(shares=True), txids=3, bad=2, told=2),
-    "rows of the last one that fail every job, and it is known whose": Scope(
+    "rows of the last one that fail every job, of a known transaction": Scope(
         shape=shape(shares=True), txids=3, bad=3, told=3
     ),
-    "rows that fail every job, and nobody knows whose": Scope(shape=shape(shares=True), txids=3, bad=2),
+    "rows that fail every job, of an unknown transaction": Scope(shape=shape(shares=True), txids=3, bad=2),
     "rows that fail every job, said to be another's": Scope(shape=shape(shares=True), txids=3, bad=2, told=NOBODY),
     "two of three states in one database": Scope(
         shape=shape(branches=3), txids=1, attempts=2, fails=1, fails_late=True, together=(frozenset({0, 2}),)
@@ -542,7 +542,7 @@ SCOPES = {
     "an end at a commit that fails": Scope(shape=shape(), txids=1, closes=True, fails=1),
     "two that are too many for one job": Scope(shape=shape(shares=True), txids=3, rows=ROWS_MAX // 2 + 1),
     "a user's state": Scope(shape=shape(ours=False)),
-    "an end that nobody waits for": Scope(shape=shape(), txids=1, closes=True, patience=True, forces=True),
+    "an end without waiting": Scope(shape=shape(), txids=1, closes=True, patience=True, forces=True),
     "an end at a user's commit": Scope(shape=shape(ours=False), txids=1, closes=True, patience=True),
     "an end at a user's commit that hangs": Scope(
         shape=shape(ours=False), txids=1, closes=True, patience=True, forces=True, hangs=CommitStep
@@ -571,7 +571,7 @@ class Impatient(CommitLane):
 
 
 class Careless(DataPlane):
-    """Forgets what a cancelled attempt has prepared."""
+    """Forgets the prepared changes of a cancelled attempt."""
 
     __slots__ = ()
 
@@ -581,7 +581,7 @@ class Careless(DataPlane):
 
 
 class Separating(DataPlane):
-    """Commits one after the other what is in one database."""
+    """Commits the outputs of one database one after the other."""
 
     __slots__ = ()
 
@@ -591,7 +591,7 @@ class Separating(DataPlane):
 
 
 class Stubborn(CommitLane):
-    """Goes on with a group of which a member was cancelled."""
+    """Continues with a group after a member was cancelled."""
 
     __slots__ = ()
 
@@ -602,7 +602,7 @@ class Stubborn(CommitLane):
 
 
 class Open(CommitLane):
-    """Lets states be read whole while some have a transaction that others don't have."""
+    """Lets requests read states while only some have a transaction."""
 
     __slots__ = ()
 
@@ -612,7 +612,7 @@ class Open(CommitLane):
 
 
 class Believing(DataPlane):
-    """Runs all again where a job is said to have failed by a transaction that it has not."""
+    """Runs all transactions again if a failed job names a transaction that is not in it."""
 
     __slots__ = ()
 
@@ -623,7 +623,7 @@ class Believing(DataPlane):
 
 
 class Blaming(DataPlane):
-    """Takes the first of those that share a job for the one that made it fail."""
+    """Blames the first transaction of a failed shared job."""
 
     __slots__ = ()
 
@@ -632,7 +632,7 @@ class Blaming(DataPlane):
 
 
 class Traceless(DataPlane):
-    """Believes that a failed job has prepared nothing."""
+    """Assumes that a failed job has prepared nothing."""
 
     __slots__ = ()
 
@@ -643,7 +643,7 @@ class Traceless(DataPlane):
 
 
 class Deaf(DataPlane):
-    """Goes on with what was emitted for a cancelled attempt."""
+    """Continues with rows that were emitted for a cancelled attempt."""
 
     __slots__ = ()
 
@@ -676,7 +676,7 @@ class Ruthless(DataPlane):
 
 
 class Lenient(DataPlane):
-    """Leaves what emits alone when nobody wants it any more."""
+    """Doesn't cancel emissions that are no longer needed."""
 
     __slots__ = ()
 
@@ -685,7 +685,7 @@ class Lenient(DataPlane):
 
 
 class Crowding(DataPlane):
-    """Has large batches share jobs, too."""
+    """Lets large batches share jobs, too."""
 
     __slots__ = ()
 
@@ -695,7 +695,7 @@ class Crowding(DataPlane):
 
 
 class Hurried(DataPlane):
-    """Closes states while jobs run that may have prepared something."""
+    """Closes states while jobs run that may have prepared changes."""
 
     __slots__ = ()
 
@@ -705,7 +705,7 @@ class Hurried(DataPlane):
 
 
 class TakingOneForAll(DataPlane):
-    """Takes a success for delivered when the first half of a spout has it."""
+    """Counts a success as delivered when the first half of a spout has it."""
 
     __slots__ = ()
 
@@ -715,7 +715,7 @@ class TakingOneForAll(DataPlane):
 
 
 class Losing(CommitLane):
-    """Doesn't give up what a failed step was to commit."""
+    """Doesn't abort the outputs of a failed step."""
 
     __slots__ = ()
 
@@ -746,7 +746,7 @@ class Whole(CommitLane):
 
 
 class Dropping(CommitLane):
-    """Gives nothing up any more when the topology ends."""
+    """Aborts nothing when the topology ends."""
 
     __slots__ = ()
 
@@ -776,7 +776,7 @@ class Rushing(JobBatcher):
 
 
 class Untold(JobBatcher):
-    """Leaves in line who will never commit."""
+    """Leaves transactions in the queue that will never commit."""
 
     __slots__ = ()
 
@@ -784,7 +784,7 @@ class Untold(JobBatcher):
 
 
 class Backwards(JobBatcher):
-    """Looks through a failed job from its end."""
+    """Searches a failed job from its end."""
 
     __slots__ = ()
 
@@ -793,7 +793,7 @@ class Backwards(JobBatcher):
 
 
 class Unbounded(JobBatcher):
-    """Has all that waits share one job, whatever comes together."""
+    """Puts all waiting transactions into one job, without a limit."""
 
     __slots__ = ()
 
@@ -802,7 +802,7 @@ class Unbounded(JobBatcher):
 
 
 class Forsaking(CommitLane):
-    """Never answers who had to wait until all states have the same transactions."""
+    """Never answers requests that waited until all states had the same transactions."""
 
     __slots__ = ()
 
@@ -813,7 +813,7 @@ class Forsaking(CommitLane):
 
 
 class Mute(DataPlane):
-    """Shows no work: whatever takes long falls silent, each time that it is tried."""
+    """Reports no work, so each attempt that takes long times out."""
 
     __slots__ = ()
 
@@ -832,7 +832,7 @@ class Jobless(TridentBoltExecutor):
 
 
 class Queueless(DataPlane):
-    """Shows only what runs."""
+    """Reports only running work."""
 
     __slots__ = ()
 
@@ -843,7 +843,7 @@ class Queueless(DataPlane):
 
 
 class Hopeful(CommitLane):
-    """Takes the commit of a user's state for one that goes on: when it hangs, nobody notices."""
+    """Counts the commit of a user's state as work that continues, even if it hangs."""
 
     __slots__ = ()
 
@@ -853,7 +853,7 @@ class Hopeful(CommitLane):
 
 
 class Blind(CommitLane):
-    """Sees only how states commit, not that somebody reads them meanwhile."""
+    """Reports only commits of states, not the reads in between."""
 
     __slots__ = ()
 
@@ -863,7 +863,7 @@ class Blind(CommitLane):
 
 
 class Leaving(DataPlane):
-    """Gives up leadership whatever is being committed."""
+    """Releases leadership during any commit."""
 
     __slots__ = ()
 
@@ -894,7 +894,7 @@ class Unforced(DataPlane):
 
 
 class Patient(DataPlane):
-    """Waits for ever for what hangs."""
+    """Waits forever for work that hangs."""
 
     __slots__ = ()
 
@@ -903,7 +903,7 @@ class Patient(DataPlane):
 
 
 class Tardy(DataPlane):
-    """Gives up what jobs have prepared although the states are closed."""
+    """Aborts prepared changes after the states are closed."""
 
     __slots__ = ()
 
@@ -914,7 +914,7 @@ class Tardy(DataPlane):
 
 
 class Secretive(DataPlane):
-    """Doesn't tell that it keeps leadership."""
+    """Doesn't report that it keeps leadership."""
 
     __slots__ = ()
 
@@ -923,7 +923,7 @@ class Secretive(DataPlane):
 
 
 MUTANTS = [
-    (Backwards, "rows that fail every job, and nobody knows whose"),
+    (Backwards, "rows that fail every job, of an unknown transaction"),
     (Unbounded, "two that are too many for one job"),
     (Forsaking, "a read, and a commit that comes again"),
     (Mute, "two transactions"),
@@ -934,7 +934,7 @@ MUTANTS = [
     (Clinging, "an end at a user's commit"),
     (Unforced, "an end at a user's commit that hangs"),
     (Patient, "an end at a commit that hangs"),
-    (Tardy, "an end that nobody waits for"),
+    (Tardy, "an end without waiting"),
     (Secretive, "an end at a user's commit that hangs"),
     (Impatient, "a read"),
     (Careless, "an end, with two in a job"),
@@ -943,7 +943,7 @@ MUTANTS = [
     (Open, "a read"),
     (Believing, "rows that fail every job, said to be another's"),
     (Untold, "a failure in a shared job"),
-    (Blaming, "rows of the last one that fail every job, and it is known whose"),
+    (Blaming, "rows of the last one that fail every job, of a known transaction"),
     (Traceless, "an end, with two in a job"),
     (Deaf, "a failure"),
     (Hoarding, "a failure"),
