@@ -192,14 +192,6 @@ def _files(path: Path) -> list[Path]:
     return [each for suffix in ("*.py", "*.md") for each in path.rglob(suffix)]
 
 
-def room(path: str) -> str:
-    """Return the room of a file: the folder in its package, the package itself, ``docs``, or the page."""
-    parts = Path(path).parts
-    if parts[0] in PACKAGES and len(parts) > 2:
-        return "/".join(parts[:2])
-    return parts[0]
-
-
 def main(arguments: list[str]) -> int:
     """Print the offenders and their counts; return 1 if there are any."""
     paths = [Path(each).resolve() for each in arguments] or [ROOT / each for each in (*PACKAGES, *PAGES)]
