@@ -70,7 +70,7 @@ def test_after_a_halt_status_says_which_transaction_has_failed_and_why(
         assert "transaction 7, tried 6 times since 1970-01-01" in out
         assert "ValueError: 'three'\n" in out
         assert "batch of spout 'lines': 1\n" in out
-        assert "start the topology again: it goes on with transaction 7" in out
+        assert "start the topology again: it continues with transaction 7" in out
 
 
 @pytest.mark.zookeeper

@@ -126,7 +126,7 @@ def test_an_operator_pauses_with_a_reason_and_lets_it_go_on(page: Page, words: W
     page.until("dialog#wish", "Resume")
     page.one("#wish-reason").send_keys("it was moved")
     page.one("#wish-submit").click()
-    page.until("#wish-outcome", "goes on")
+    page.until("#wish-outcome", "continues")
     page.until("#state", "running")
 
 

@@ -151,7 +151,7 @@ def test_what_a_fenced_state_would_write_after_the_end_is_refused_without_a_newe
     world.stuck.let_go.set()
     failed = world.ended()
     assert isinstance(failed.why.cause, StateError)
-    assert "'mine' was left behind" in str(failed.why.cause)
+    assert "'mine' was still in use when its topology ended" in str(failed.why.cause)
     assert state.multi_get([["a"]]) == [None]
 
 
@@ -185,5 +185,5 @@ def test_a_forced_end_gives_it_up_and_the_state_is_not_told_to_commit(world_of: 
         closing.result(WITHIN_SECONDS)
     assert len(world.shutdown.left_behind) == 1
     world.stuck.let_go.set()
-    assert "'mine' was left behind" in str(world.ended().why.cause)
+    assert "'mine' was still in use when its topology ended" in str(world.ended().why.cause)
     assert state.told == ["begin 1"]

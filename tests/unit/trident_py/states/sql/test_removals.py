@@ -330,24 +330,6 @@ def test_as_many_as_may_be_are_deleted_by_each_transaction_those_first_that_were
             assert contents(state) == {}
 
 
-def test_a_database_of_an_older_release_gets_what_it_lacks(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    state = made_by(SQLiteState(path, table="counts"))
-    with closing(state):
-        state.recover(TOPOLOGY, 1)
-        commit(state, at(0, 1), {"a": 1})
-    with closing(sqlite3.connect(path)) as client, client:
-        client.execute("DROP TABLE _counts_removed")
-        for column in ("ttl_since", "expired"):
-            client.execute(f"ALTER TABLE _trident DROP COLUMN {column}")
-    for epoch, ttl in enumerate((None, TTL), 2):
-        state = made_by(SQLiteState(path, table="counts", ttl=ttl))
-        with closing(state):
-            state.recover(TOPOLOGY, epoch)
-            commit(state, at(epoch, epoch, epoch=epoch), {"a": 1, "b": REMOVE})
-            assert contents(state) == {"a": epoch}
-
-
 def test_explain_says_how_long_keys_stay(tmp_path: Path) -> None:
     topology = TridentTopology("sessions")
     stream = topology.new_stream("lines", FixedBatchSpout("word string", 1)).group_by("word")
