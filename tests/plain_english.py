@@ -52,6 +52,8 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 _STARTS_BLOCK = re.compile(r"\s*([-*+]|\d+\.)\s|\s*>|\s*\|")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[)\"'*_]*\s+(?=[\"'(`*_\[A-Z0-9])")
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf)\.")
+_LABEL = re.compile(r"^\*{0,2}\w+(, \w+)*( \([^)]*\))?: ")
+"""The name of an argument, attribute or error before its description."""
 _SECTION = re.compile(r"\s*(Args|Arguments|Attributes|Returns|Raises|Yields|Example|Examples|Note|Notes):\s*$")
 
 
@@ -92,8 +94,12 @@ def blocks_of_python(source: str) -> Iterator[Block]:
             text = _string(each)
             if text is not None:
                 is_docstring = number == 0 and isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module)
+                is_literal = False
                 for index, (offset, paragraph) in enumerate(_paragraphs(text)):
-                    yield Block(each.lineno + offset, paragraph, is_docstring and index == 0)
+                    if not is_literal:
+                        prose = _LABEL.sub("", paragraph)
+                        yield Block(each.lineno + offset, prose, is_docstring and index == 0)
+                    is_literal = paragraph.endswith("::")
 
 
 def blocks_of_markdown(source: str) -> Iterator[Block]:

@@ -19,8 +19,7 @@ from coordinators.status.candidate import Candidate, Leader
 from coordinators.status.status import TopologyStatus, TransactionStatus
 from coordinators.values.errors import located
 from coordinators.values.log_fields import logging_about
-from trident_py.engine.monitoring.listeners import Listeners
-from trident_py.engine.monitoring.progress import TransactionProgress
+from trident_py.engine.monitoring.listeners import Listeners, TransactionProgress
 from trident_py.engine.ports.requests import RequestAnswer, Requests
 from trident_py.errors import FencedError, TridentError
 
@@ -35,8 +34,8 @@ them."""
 class TridentQuery:
     """A running topology; made by ``TridentTopology.start``.
 
-    As a context manager, it stops the topology at the end of the block: after the batches in flight have committed, or
-    at once if the block raised.
+    As a context manager, it stops the topology at the end of the block. It first commits the batches in flight; if
+    the block raised, it stops at once.
 
     Attributes:
         name: the name of the topology.
@@ -61,8 +60,8 @@ class TridentQuery:
     def process_all_available(self, timeout: float | None = None) -> None:
         """Return when everything that the spouts have now is committed.
 
-        More exactly, return when a check begun after this call finds that no spout is ready for the next transaction,
-        nothing is active, and every success was delivered. If a spout is always ready, this never happens.
+        More exactly, it returns when a check begun after this call finds three things: no spout is ready for the next
+        transaction, nothing is active, and every success was delivered. If a spout is always ready, this never happens.
 
         Args:
             timeout: seconds to wait; None: without limit.

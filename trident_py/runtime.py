@@ -38,7 +38,7 @@ from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.job_names import JobNames
 from trident_py.engine.ports.reads import StateReads
 from trident_py.engine.ports.requests import Requests
-from trident_py.engine.rows.row_engine import RowEngine
+from trident_py.engine.rows.row_engine import RowEngine, spark_needed
 from trident_py.engine.spark.shared_job import small_session
 from trident_py.engine.spark.spark_engine import SparkEngine
 from trident_py.engine.threads.commits import Commits
@@ -62,11 +62,9 @@ from trident_py.interfaces.context import Metrics, TopologyContext
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.spouts import Replay
 from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import Participant, everything
-from trident_py.participants.shared import SharedTransactions
+from trident_py.participants.participant import Participant, SharedTransactions, everything
 from trident_py.planner.declaring import declarations
 from trident_py.planner.guarantees import warnings
-from trident_py.planner.on_rows import spark_needed
 from trident_py.planner.plan import Plan, SpoutPlan, check
 from trident_py.query import TridentQuery, ensure_not_leading_here, started
 from trident_py.spark.failures import Place, diagnosed
@@ -102,8 +100,8 @@ def start_topology(
 ) -> TridentQuery:
     """Acquire leadership, recover, and run a plan; arguments are as in ``TridentTopology.start``.
 
-    With ``standby`` it returns before it leads; the rest happens when the topology has no leader. ``address`` is the
-    URL of its page, for processes that look for the leader.
+    With ``standby`` it returns before it leads; the rest happens when the topology has no leader. Other processes find
+    its page by ``address``, a URL.
     """
     place = coordination.place if coordination else place_of(config)
     # First the checks that fail fast: Spark takes seconds to start.

@@ -85,12 +85,10 @@ class WishAnswer:
         topology = f"topology {name!r}"
         if self.outcome is None:
             if self.is_forgotten:
-                return f"{topology} was reset meanwhile, which forgot the wish"
+                return f"{topology} was reset meanwhile, which deleted the wish"
             if leader is None:
-                return (
-                    f"nobody leads {topology}: the wish stands, whoever leads next carries it out before anything else"
-                )
-            waited = f"has not carried out the wish within {self.seconds:g} s; the wish stands"
+                return f"no process leads {topology}: the next leader carries out the wish before anything else"
+            waited = f"has not carried out the wish within {self.seconds:g} s; it can still do so"
             return f"{leader} leads {topology}, and {waited}"
         if self.outcome.action is None:
             return f"{topology} is led by a release that doesn't know this wish; nothing was changed"
@@ -102,13 +100,13 @@ class WishAnswer:
             case Action.PAUSE:
                 return f"is paused{_with(self.under_way, 'under way, and commit')}{lifted}"
             case Action.DRAIN if self.standing.hold is Hold.DRAINING:
-                ends = "" if self.description.leader else ", as soon as somebody leads it again"
+                ends = "" if self.description.leader else ", as soon as a process leads it again"
                 return f"drains{_with(self.under_way, 'to be committed')}; then it is paused{ends}"
             case Action.DRAIN:
                 return f"is drained, and paused{lifted}"
             case Action.RATE:
                 return f"{limits(self.standing.rate)}{lifted}"
-        return "goes on, and nothing is held back"
+        return "continues, without limits"
 
 
 def answer_to(wish: Wish, topology: str, coordination: Coordination, seconds: float) -> WishAnswer:

@@ -15,8 +15,8 @@ from coordinators.batches.definitions import Definitions
 from coordinators.batches.failures import Failures
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.master import MasterBatchCoordinator
+from coordinators.record.record import Bindings, Empty
 from coordinators.values.canonical import Json
-from coordinators.values.numbers import SpoutNumbers
 from coordinators.values.transaction_time import TransactionTimes
 
 
@@ -26,7 +26,7 @@ class Admission:
 
     Attributes:
         machine: the state machine; only read.
-        numbers: the numbers of all attempted transactions; empty ones have none.
+        bindings: the bindings of all attempted transactions.
         batch_interval: seconds between two new batches, at least; an operator may wish for more.
     """
 
@@ -34,7 +34,7 @@ class Admission:
     definitions: Definitions
     times: TransactionTimes
     failures: Failures
-    numbers: SpoutNumbers
+    bindings: Bindings
     batch_interval: float
     _last_batch_at: float = field(default=-math.inf, init=False)  # when the last new one started
     _window_at: int | None = field(default=None, init=False)
@@ -61,7 +61,7 @@ class Admission:
         one_new = self._interval > 0
         defined = set(self.definitions.startable(now, self._number_held_until, one_new=one_new))
         for txid in idle:
-            number = self.numbers.of(txid)
+            number = self.bindings.number(txid)
             if number not in defined and (number is not None or now < self.failures.held_until(txid)):
                 return
             yield txid
@@ -71,9 +71,9 @@ class Admission:
         is_held = self.times.is_fixed_from(self.machine.current_txid) or self._window_at is not None
         self.times.fix(txid, now, wall, is_held=is_held)
         if txid == self._empty:
-            self.numbers = self.numbers.with_empty(txid)
+            self.bindings = self.bindings.bind(txid, Empty())
             self.failures.make_room(txid)
-        number = self.numbers.of(txid)
+        number = self.bindings.number(txid)
         if number is None:
             return
         if self.definitions.is_new(number):
@@ -86,14 +86,14 @@ class Admission:
         if not self._may_define(frontier) or now < self._number_held_until(frontier):
             return
         # With an interval, each new batch is defined by itself, at its moment.
-        upto = frontier if self._interval else self.numbers.upto(self._definable_upto)
+        upto = frontier if self._interval else self.bindings.upto(self._definable_upto)
         for spout, ask in self.definitions.asks(now, upto):
-            yield spout, evolve(ask, numbers=self.numbers, max_batch=self.machine.standing.rate.max_batch)
+            yield spout, evolve(ask, bindings=self.bindings, max_batch=self.machine.standing.rate.max_batch)
 
     def moments(self) -> Iterator[float]:
         """Yield the moments at which a transaction may start or a spout must be asked, by the monotonic clock."""
         for txid in self._idle[:1]:
-            number = self.numbers.of(txid)
+            number = self.bindings.number(txid)
             if number is None:
                 yield self.failures.held_until(txid)
             elif self.definitions.is_defined(number):
@@ -106,11 +106,11 @@ class Admission:
 
     def first_number(self, txid: int) -> int:
         """Return the number of ``txid``, or of the first transaction after it that has one."""
-        return self.numbers.upto(txid - 1) + 1
+        return self.bindings.upto(txid - 1) + 1
 
     def metadata(self, txid: int) -> dict[str, Json]:
         """Return the metadata of ``txid``, by spout; of an empty one none."""
-        number = self.numbers.of(txid)
+        number = self.bindings.number(txid)
         return {} if number is None else self.definitions.metadata(number)
 
     @property
@@ -136,7 +136,7 @@ class Admission:
         return self._is_unbound(txid) and not is_given_up and not is_covered
 
     def _may_define(self, number: int) -> bool:
-        return self.numbers.txid(number) <= self._definable_upto
+        return self.bindings.txid(number) <= self._definable_upto
 
     def _number_held_until(self, number: int) -> float:
         """Return the moment before which ``number`` is neither asked for nor emitted.
@@ -144,4 +144,4 @@ class Admission:
         The interval holds new batches only.
         """
         next_batch_at = self._last_batch_at + self._interval if self.definitions.is_new(number) else 0.0
-        return max(self.failures.held_until(self.numbers.txid(number)), next_batch_at)
+        return max(self.failures.held_until(self.bindings.txid(number)), next_batch_at)

@@ -279,7 +279,7 @@ class Definitions:
     @classmethod
     def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
         """Return the definitions that ``record`` contains."""
-        frontier = record.numbers.upto(record.current_txid - 1) + 1
+        frontier = record.bindings.upto(record.current_txid - 1) + 1
         return cls(
             spouts,
             exact,
@@ -303,7 +303,7 @@ class Definitions:
         """Return the metadata of ``number``, by spout."""
         return self.known[number].metadata
 
-    # --- what is durable ----------------------------------------------------------------------------------------------
+    # --- stored parts -------------------------------------------------------------------------------------------------
 
     @property
     def stored_metadata(self) -> dict[int, dict[str, Json]]:

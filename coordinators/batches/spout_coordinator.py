@@ -8,11 +8,11 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from coordinators.protocol.messages import Defined, DefinitionFailed, NotReady
+from coordinators.record.record import Bindings
 from coordinators.values.batch_coordinator import BatchCoordinator, CursorCoordinator
 from coordinators.values.canonical import Json, canonical_json, json_copy
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import About, MetadataError, SpoutError
-from coordinators.values.numbers import SpoutNumbers
 
 
 @frozen
@@ -25,7 +25,7 @@ class Ask:
         upto: the last transaction to define with it, one by one, as long as the spout has input. So small transactions
             don't wait for a turn each.
         then: ``curr_metadata`` of the transactions right after it that have been defined before, too.
-        numbers: converts ``txid``, which is a number as spouts know it, to the transaction's id for messages.
+        bindings: converts ``txid``, which is a number as spouts know it, to the transaction's id for messages.
         max_batch: the most rows of a new batch; None: no limit.
     """
 
@@ -36,7 +36,7 @@ class Ask:
     definite: bool
     upto: int
     then: tuple[Json, ...] = ()
-    numbers: SpoutNumbers = SpoutNumbers()  # noqa: RUF009 - frozen
+    bindings: Bindings = Bindings()  # noqa: RUF009 - frozen
     max_batch: int | None = None
 
 
@@ -96,7 +96,7 @@ class TridentSpoutCoordinator:
         return NotReady(self.tx_id, ask.number, ask.txid, self.coordinator.has_pending_input())
 
     def _define(self, ask: Ask) -> Defined:
-        txid = ask.numbers.txid(ask.txid)
+        txid = ask.bindings.txid(ask.txid)
         where = f"topology {self.topology!r}, spout {self.tx_id!r}, transaction {txid}"
         about = About(topology=self.topology, spout=self.tx_id, txid=txid)
         metadata = self.coordinator.initialize_transaction(

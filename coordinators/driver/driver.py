@@ -29,7 +29,6 @@ from coordinators.batches.failures import Failures
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.driver.publisher import Publisher
 from coordinators.driver.record_writer import OwedSuccesses, RecordWriter
-from coordinators.driver.wish_desk import IdleWaiters, Request, WishDesk
 from coordinators.protocol.acker import Phases
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import (
@@ -44,9 +43,12 @@ from coordinators.protocol.messages import (
     Message,
     NotReady,
     OffsetsResolved,
+    PauseRequested,
     Reported,
+    ResumeRequested,
     StopRequested,
     SuccessDelivered,
+    WishesChanged,
 )
 from coordinators.protocol.protocol import (
     AttemptFailed,
@@ -60,18 +62,100 @@ from coordinators.protocol.protocol import (
     StoreRecord,
     StreamId,
     Ticked,
+    Wished,
 )
-from coordinators.record.record import CoordinatorRecord
+from coordinators.record.record import Bindings, CoordinatorRecord
 from coordinators.record.store import RecordStore
+from coordinators.record.wishes import OUTCOMES_KEPT, Action, Wish
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
 from coordinators.values.errors import TridentError
 from coordinators.values.log_fields import logging_about
-from coordinators.values.numbers import SpoutNumbers
 from coordinators.values.settings import LeadershipSettings
 from coordinators.values.transaction_time import LeaderClock, TransactionTimes
 
 log = logging.getLogger(__name__)
+
+
+@define
+class IdleWaiters:
+    """The callers that wait until the topology is idle, each with the number of asks at its arrival."""
+
+    _waiting: list[tuple[int, IdleWanted]] = field(factory=list, init=False)
+
+    def add(self, wanted: IdleWanted, asked: int) -> None:
+        """Add a waiter, to be answered by a check that begins after ask number ``asked``."""
+        self._waiting.append((asked, wanted))
+
+    def answer(self, is_idle_since: Callable[[int], bool]) -> None:
+        """Notify every waiter for which ``is_idle_since`` is true.
+
+        ``is_idle_since(n)`` is true if no spout had input when it was asked after ask number ``n``.
+        """
+        for asked, wanted in self._waiting[:]:
+            if is_idle_since(asked):
+                self._waiting.remove((asked, wanted))
+                wanted.done(None)
+
+    def refuse(self, error: BaseException) -> None:
+        """Fail all waiters with ``error``."""
+        for _, wanted in self._waiting:
+            wanted.done(error)
+        self._waiting.clear()
+
+
+Request = PauseRequested | ResumeRequested | WishesChanged
+
+
+@define
+class WishDesk:
+    """Reads wishes at the beginning of a leadership, and whenever the store announces that there may be new ones.
+
+    Attributes:
+        topology: for messages.
+        changed: called by the store, on any thread, when an operator may have stored a wish.
+        is_due: whether there may be wishes that were not read yet.
+    """
+
+    topology: str
+    store: RecordStore
+    changed: Callable[[object], None]
+    is_due: bool = field(default=True, init=False)
+
+    def hear(self, request: Request, *, is_stopping: bool) -> tuple[Wished, ...]:
+        """Return the wishes that follow from ``request``; a pause by the process itself is bound to its leadership."""
+        match request:
+            case PauseRequested():
+                return (self._own(Action.PAUSE),)
+            case ResumeRequested():
+                return () if is_stopping else (self._own(Action.RESUME),)
+            case WishesChanged():
+                self.is_due = True
+        return ()
+
+    def _own(self, action: Action) -> Wished:
+        return Wished(Wish("", action, epoch=self.store.epoch))
+
+    def take(self) -> list[Wished]:
+        """Return the wishes to carry out in this turn, oldest first; reads the store only if `is_due`."""
+        if not self.is_due:
+            return []
+        wishes = self.store.wishes(self.changed)
+        self.is_due = len(wishes) > OUTCOMES_KEPT
+        for wish in wishes[:OUTCOMES_KEPT]:
+            log.info("topology %s: an operator wishes: %s", self.topology, wish.text)
+        return [Wished(wish) for wish in wishes[:OUTCOMES_KEPT]]
+
+    def refusal(self, machine: MasterBatchCoordinator) -> TridentError | None:
+        """Return an error for waiters that says why no new batch starts; None if new batches start."""
+        if machine.takes_new:
+            return None
+        if machine.standing.paused_by:
+            why = "is paused; resume() it first"
+        else:
+            what = "is paused" if machine.is_paused else "drains"
+            why = f"{what}, as an operator wishes; `trident resume {self.topology}` first"
+        return TridentError(f"topology {self.topology!r} {why}", topology=self.topology)
 
 
 class BatchStreams(Protocol):
@@ -217,9 +301,9 @@ class CoordinatorDriver:
         return self.writer.record
 
     @property
-    def numbers(self) -> SpoutNumbers:
-        """The mapping from transactions to the numbers by which spouts know them."""
-        return self.admission.numbers
+    def bindings(self) -> Bindings:
+        """The binding of each transaction."""
+        return self.admission.bindings
 
     def start(self, now: float, wall: float) -> None:
         """Deliver the successes that an earlier leader owed; the first turn comes next."""
@@ -327,11 +411,11 @@ class CoordinatorDriver:
         match command:
             case EmitBatch(attempt):
                 edges = self._open(attempt, StreamId.BATCH)
-                number, metadata = self.numbers.of(attempt.txid), self.admission.metadata(attempt.txid)
+                number, metadata = self.bindings.number(attempt.txid), self.admission.metadata(attempt.txid)
                 self.streams.emit_batch(attempt, number, metadata, self.times.known[attempt.txid], edges)
             case EmitSuccess(attempt):
                 self.failures.forget(attempt.txid)
-                self.streams.emit_success(attempt, self.numbers.of(attempt.txid))
+                self.streams.emit_success(attempt, self.bindings.number(attempt.txid))
             case CancelAttempt(attempt):
                 self.phases.forget(attempt)
                 self.definitions.go_back(self.admission.first_number(attempt.txid))
@@ -378,7 +462,7 @@ class CoordinatorDriver:
     def _take_definition(self, message: DefinitionMessage, now: float) -> None:
         match message:
             case OffsetsResolved(attempt) | Fingerprinted(attempt):
-                number = self.numbers.of(attempt.txid)
+                number = self.bindings.number(attempt.txid)
                 if self.machine.is_live(attempt) and number is not None:
                     self.definitions.take_emission(self.topology, number, message)
             case Defined(spout):
@@ -388,7 +472,7 @@ class CoordinatorDriver:
                 self.failures.answered(spout, now)
                 self.definitions.take_not_ready(message, now)
             case DefinitionFailed(txid=number):
-                failed = evolve(message, txid=self.numbers.txid(number))
+                failed = evolve(message, txid=self.bindings.txid(number))
                 with logging_about(txid=failed.txid):
                     again = self.failures.definition_failed(failed, now, self._wall)
                 self.definitions.take_failure(message, again)
@@ -406,7 +490,7 @@ class CoordinatorDriver:
         if not self.stopping and (refusal := self.wishes.refusal(self.machine)):
             self.idle.refuse(refusal)
         if quiet and not self.writer.has_new_success:
-            is_at_frontier = self.numbers.txid(self.definitions.frontier) == self.machine.current_txid
+            is_at_frontier = self.bindings.txid(self.definitions.frontier) == self.machine.current_txid
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
     def end(self, error: BaseException | None, unread: Iterable[Message]) -> None:
@@ -435,7 +519,7 @@ def _admission(
         definitions=definitions,
         times=TransactionTimes(clock, dict(record.times)),
         failures=Failures.restored(topology, record, settings),
-        numbers=record.numbers,
+        bindings=record.bindings,
         batch_interval=settings.batch_interval,
     )
 

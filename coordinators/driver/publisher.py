@@ -24,18 +24,20 @@ from coordinators.protocol.protocol import (
 from coordinators.record.store import RecordStore, TopologyIdentity
 from coordinators.status.listener import (
     CommittedEvent,
+    Counts,
+    CountsOf,
     EmittedEvent,
     FailedEvent,
     LeadingEvent,
     ProcessedEvent,
     SucceededEvent,
     Tell,
+    no_counts,
     tell_nobody,
 )
 from coordinators.status.status import TopologyStatus, TransactionStatus
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
-from coordinators.values.counts import Counts, CountsOf, no_counts
 from coordinators.values.transaction_time import MILLIS
 
 
@@ -71,7 +73,7 @@ class Publisher:
     Attributes:
         tell: called with each event, before any other component is notified of it.
         counted: returns how many rows a live attempt has read and counted.
-        late: describes the commits that wait for too long; empty if no commit does.
+        late: describes the work for which commits have waited too long; empty: none.
         lag: returns how many records wait in the sources, by spout and part of it.
         status: the last published status; any thread may read it.
     """
@@ -111,7 +113,7 @@ class Publisher:
             )
         )
 
-    # --- what happens -------------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------------------
 
     def failed(self, failed: Failed) -> None:
         """Record that a live attempt has failed; called before the machine handles the failure."""
@@ -159,7 +161,7 @@ class Publisher:
     def _emitted(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
         status = TransactionStatus(
             attempt=attempt,
-            number=self._admission.numbers.of(attempt.txid),
+            number=self._admission.bindings.number(attempt.txid),
             phase=str(AttemptStatus.PROCESSING),
             since=wall,
             failures=self._admission.failures.retries.failures(attempt.txid),

@@ -71,7 +71,7 @@ class RecordWriter:
     Attributes:
         store: where it is written.
         record: the durable state as this leadership has last written or read it.
-        admission: the numbers, definitions, times and failures to store.
+        admission: the bindings, definitions, times and failures to store.
         owed: the successes that a later leader would have to deliver.
     """
 
@@ -123,7 +123,7 @@ class RecordWriter:
             fingerprints=definitions.stored_fingerprints,
             failures=admission.failures.durable(current),
             times=admission.times.from_txid(current - 1),
-            numbers=admission.numbers,
+            bindings=admission.bindings,
             standing=machine.standing if stored is None else stored.standing,
             outcomes=(*self.record.outcomes, *outcomes)[-OUTCOMES_KEPT:],
         )
@@ -135,7 +135,7 @@ class RecordWriter:
         number = admission.first_number(current_txid)
         admission.definitions.close_before(number)
         admission.definitions.forget_before(number - 1)
-        admission.numbers = admission.numbers.kept_from(min(self.owed.upto + 1, current_txid - 1))
+        admission.bindings = admission.bindings.kept_from(min(self.owed.upto + 1, current_txid - 1))
 
     def _intent(self, attempt: TransactionAttempt) -> CommitIntent:
         earlier = next((intent for intent in self.record.committing if intent.attempt == attempt), None)

@@ -136,7 +136,8 @@ class MasterBatchCoordinator:
         """The txids of the window that are active, or may start as soon as they are ready."""
         if self.takes_new:
             return self.window
-        return self.window[: len(self._active if self.is_paused else self.attempt_ids)]
+        begun = self._active if self.is_paused else self.attempt_ids  # both begin at current_txid, without gaps
+        return self.window[: len(begun)]
 
     def handle(self, event: Event) -> list[Command]:
         """Return the commands that follow from an event, in the order in which to carry them out.
@@ -200,7 +201,7 @@ class MasterBatchCoordinator:
             yield EmitBatch(attempt)
 
     def _startable(self, ready: frozenset[int]) -> Iterator[TransactionAttempt]:
-        # The active transactions are contiguous from current_txid on, so what can start is the rest of the window.
+        # The active transactions are contiguous from current_txid on, so the rest of the window can start.
         for txid in self.admissible[len(self._active) :]:
             if txid not in ready:
                 return

@@ -85,7 +85,7 @@ class Defined:
     """A spout's coordinator defined ``txid``, in the spout's own numbering.
 
     Attributes:
-        moved: the cursors that move when the batch commits.
+        moved: the cursors that move when its first attempt starts.
         more: whether another answer to the same ask follows, about the next txid.
         bytes: the length of ``metadata`` as JSON.
     """
@@ -156,7 +156,7 @@ class SuccessDelivered:
 
 @frozen
 class Reported:
-    """A listener stream has something to report: `BatchStreams.take` returns it."""
+    """The announcements have results: `BatchStreams.take` returns them."""
 
 
 @frozen
@@ -190,7 +190,7 @@ class StopRequested:
 
 @frozen(eq=False)
 class IdleWanted:
-    """Call ``done(None)`` if a check begun after this message finds no work left, or ``done(error)`` if it can't."""
+    """Call ``done(None)`` once a check begun after this message finds no work left, or ``done(error)`` if none can."""
 
     done: Callable[[BaseException | None], Any]
 

@@ -13,16 +13,86 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing
 from coordinators.values.attempt import INITIAL_TXID, TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_digest, content_hash, other_version
 from coordinators.values.cursors import Cursors, CursorShard
-from coordinators.values.errors import MetadataError
-from coordinators.values.numbers import SpoutNumbers
+from coordinators.values.errors import MetadataError, our_bug
+
+
+@frozen
+class Number:
+    """A transaction with a batch: spouts know it by this number. Numbers are dense."""
+
+    number: int
+
+
+@frozen
+class Empty:
+    """A transaction without a batch: only time passes in it, so that windows close without input."""
+
+
+Binding: TypeAlias = Number | Empty
+"""A transaction's first attempt binds it, for ever."""
+
+
+@frozen
+class Bindings:
+    """The binding of each transaction: to a number, unless it is listed here.
+
+    Until the first empty transaction, a transaction's number is its txid. Spouts only see numbers. States, sinks, the
+    status and errors use txids.
+
+    Attributes:
+        empty: the txids of empty transactions, ascending.
+        forgotten: how many empty transactions there were before those. For txids up to the last of these, no number is
+            known.
+    """
+
+    empty: tuple[int, ...] = ()
+    forgotten: int = 0
+
+    def of(self, txid: int) -> Binding:
+        """Return the binding of ``txid``, or the one it will have if no transaction before it becomes empty."""
+        return Empty() if txid in self.empty else Number(self.upto(txid))
+
+    def number(self, txid: int) -> int | None:
+        """Return the number of ``txid``; None: it is empty."""
+        match self.of(txid):
+            case Number(number):
+                return number
+            case Empty():
+                return None
+
+    def upto(self, txid: int) -> int:
+        """Return the number of the last transaction up to ``txid`` that has one."""
+        return txid - self.forgotten - sum(each <= txid for each in self.empty)
+
+    def txid(self, number: int) -> int:
+        """Return the transaction with this number."""
+        txid = number + self.forgotten
+        for each in self.empty:
+            txid += each <= txid
+        return txid
+
+    def bind(self, txid: int, binding: Binding) -> Bindings:
+        """Return the bindings after ``txid``, which is above all attempted transactions, is bound."""
+        match binding:
+            case Number(number):
+                assert number == self.upto(txid), our_bug(f"transaction {txid} is bound to {number}")
+                return self
+            case Empty():
+                return evolve(self, empty=(*self.empty, txid))
+
+    def kept_from(self, txid: int) -> Bindings:
+        """Return the same bindings, without those of txids below ``txid``."""
+        kept = tuple(each for each in self.empty if each >= txid)
+        return Bindings(kept, self.forgotten + len(self.empty) - len(kept))
+
 
 RECORD_VERSION = 4
 """Of the format of records. Versions 1 to 3 were written before the first release; they are refused."""
@@ -97,7 +167,7 @@ class CoordinatorRecord:
         resting: the last metadata of each spout that is not declared any more; if the spout comes back, it continues
             from there.
         gaps: by state, the transactions that it was left out of, as a user has accepted; the last such gap of each.
-        numbers: the numbers by which spouts know transactions; tells which attempted transactions are empty.
+        bindings: of each attempted transaction, its number or that it is empty.
         standing: the wishes of operators that are in effect.
         outcomes: of the last wishes, oldest first.
     """
@@ -118,13 +188,13 @@ class CoordinatorRecord:
     accepted: tuple[str, ...] = ()
     resting: Mapping[str, Json] = field(factory=dict)
     gaps: Mapping[str, range] = field(factory=dict)
-    numbers: SpoutNumbers = SpoutNumbers()  # noqa: RUF009 - frozen
+    bindings: Bindings = Bindings()
     standing: Standing = NOTHING_STANDS
     outcomes: tuple[Outcome, ...] = ()
 
     def definition(self, txid: int) -> Mapping[str, Json]:
         """Return the last definition of ``txid``, by spout; nothing if it is empty, or was never attempted."""
-        number = self.numbers.of(txid)
+        number = self.bindings.number(txid)
         return {} if number is None else self.metadata.get(number, {})
 
 
@@ -179,8 +249,8 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
 def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]:
     """Return the fields that are left out if they have their default."""
     body: dict[str, Json] = {}
-    if record.numbers != SpoutNumbers():
-        body["numbers"] = {"empty": list(record.numbers.empty), "forgotten": record.numbers.forgotten}
+    if record.bindings != Bindings():
+        body["bindings"] = {"empty": list(record.bindings.empty), "forgotten": record.bindings.forgotten}
     if record.standing != NOTHING_STANDS:
         body["standing"] = record.standing.to_json()
     if record.outcomes:
@@ -290,14 +360,14 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         accepted=tuple(body["accepted"]),
         resting={spout: definition(entry) for spout, entry in body["resting"].items()},
         gaps={state: range(*gap) for state, gap in body["gaps"].items()},
-        numbers=_numbers(**body.get("numbers", {})),
+        bindings=_bindings(**body.get("bindings", {})),
         standing=Standing.from_json(body["standing"]) if "standing" in body else NOTHING_STANDS,
         outcomes=tuple(map(Outcome.from_json, definition(body["outcomes"]) if "outcomes" in body else ())),
     )
 
 
-def _numbers(empty: Sequence[int] = (), forgotten: int = 0) -> SpoutNumbers:
-    return SpoutNumbers(tuple(empty), forgotten)
+def _bindings(empty: Sequence[int] = (), forgotten: int = 0) -> Bindings:
+    return Bindings(tuple(empty), forgotten)
 
 
 def _shard_name(blob: str) -> str:

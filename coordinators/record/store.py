@@ -65,7 +65,7 @@ class RecordStore(Protocol):
         ...
 
     def write(self, record: CoordinatorRecord) -> None:
-        """Replace the record; durable when this returns. Removes the wishes with outcomes in ``record``.
+        """Replace the record; durable when this returns. Removes the wishes whose outcomes it adds.
 
         Raises:
             FencedError: a newer leadership exists; nothing was written.

@@ -71,7 +71,7 @@ def _begun(record: CoordinatorRecord) -> tuple[TransactionStatus, ...]:
     return tuple(
         TransactionStatus(
             attempt=attempt,
-            number=record.numbers.of(attempt.txid),
+            number=record.bindings.number(attempt.txid),
             phase="committing" if attempt in committing else "begun",
             since=record.times.get(attempt.txid, 0) / MILLIS,
             failures=record.failures[attempt.txid].tries if attempt.txid in record.failures else 0,

@@ -55,7 +55,7 @@ def corrections_of(
         definitions = {
             number: each[spout]
             for number, each in sorted(record.metadata.items())
-            if spout in each and record.numbers.txid(number) >= record.current_txid
+            if spout in each and record.bindings.txid(number) >= record.current_txid
         }
         if definitions and (found := coordinator.corrected(definitions)):
             yield SpoutCorrection(spout, found)
@@ -67,7 +67,7 @@ def with_corrections(
     """Return ``record`` with the corrected definitions that the user accepts; others are refused."""
     for each in corrections:
         found = each.correction
-        txids = [record.numbers.txid(number) for number in sorted(found.definitions)]
+        txids = [record.bindings.txid(number) for number in sorted(found.definitions)]
         if torn is not None and txids[0] in torn.txids:
             findings.refusals.append(
                 f"spout {each.spout!r}: {found.what}, but {' and '.join(map(repr, torn.having))} "
@@ -247,9 +247,9 @@ class SpoutChanges:
         )
 
     def _leaves(self, spout: str, *, is_renamed: bool) -> None:
-        numbers, metadata = self.record.numbers, self.record.metadata
+        bindings, metadata = self.record.bindings, self.record.metadata
         begun = sorted(
-            txid for txid in map(numbers.txid, metadata) if txid >= self.at and spout in self.record.definition(txid)
+            txid for txid in map(bindings.txid, metadata) if txid >= self.at and spout in self.record.definition(txid)
         )
         self.left[spout] = self.at - 1
         if not begun:
@@ -265,7 +265,8 @@ class SpoutChanges:
                 None,
                 f"spout {spout!r} is not declared any more, and {span(begun)}, which it has a part in, "
                 f"{'is' if len(begun) == 1 else 'are'} not committed: its rows in them would be lost. To fix this: "
-                f"start the topology with it once more and stop() it, which commits them. If they are to continue without it",
+                f"start the topology with it once more and stop() it, which commits them. If they are to continue "
+                f"without it",
             )
 
     def _changed_spout(self, before: StoredDeclaration, now: Declaration) -> bool:
@@ -292,7 +293,7 @@ class SpoutChanges:
         """Drop the fingerprints of these spouts from the record, or all of them if it has no declarations."""
         seen = self.record.fingerprints
         drop = spouts if self.record.declared is not None else {name for each in seen.values() for name in each}
-        affected = sorted(self.record.numbers.txid(number) for number, each in seen.items() if drop & each.keys())
+        affected = sorted(self.record.bindings.txid(number) for number, each in seen.items() if drop & each.keys())
         if affected:
             self.findings.lines.append(
                 f"{span(affected)} {'was' if len(affected) == 1 else 'were'} read before and not committed; whether "
@@ -314,7 +315,7 @@ class SpoutChanges:
             for number, definitions in record.metadata.items()
         }
         if back:
-            last = metadata.setdefault(self.record.numbers.upto(self.at - 1), {})
+            last = metadata.setdefault(self.record.bindings.upto(self.at - 1), {})
             last |= {spout: resting.pop(spout) for spout in back}
         return evolve(record, metadata=metadata, resting=resting)
 

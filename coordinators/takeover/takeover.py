@@ -110,7 +110,7 @@ class Torn:
 
 
 Adopt: TypeAlias = Callable[[CoordinatorRecord, Torn | None], CoordinatorRecord]
-"""Compares the record with the current declarations; returns the record with them, or raises `TopologyError`."""
+"""Compares the record with the current declarations; returns the record with them, or raises if a change is refused."""
 
 
 def recover(
@@ -306,7 +306,7 @@ def _after(
 
     ``moves`` are the cursors that move then.
     """
-    number = record.numbers.upto(txid)
+    number = record.bindings.upto(txid)
     cursors = {spout: record.cursors.get(spout, Cursors()).updated(moved) for spout, moved in moves.items() if moved}
     return evolve(
         record,

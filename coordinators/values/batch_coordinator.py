@@ -79,7 +79,7 @@ class BatchCoordinator(ABC, Generic[M]):
         return False
 
     def limit_batches(self, max_rows: int | None) -> None:
-        """Limit batches that are defined from now on to ``max_rows`` rows; None: the limit before any call.
+        """Limit batches that are defined from now on to ``max_rows`` rows; None: no limit, as before the first call.
 
         Called when an operator wishes it (``trident rate --max-batch``), also in a new process, before any other
         question. A spout that can't know how many rows a batch will have ignores it. Existing definitions stay:

@@ -133,7 +133,7 @@ NO_ROWS = Fingerprint(0, 0)
 
 
 def other_version(found: object, known: int) -> str:
-    """Say why data that were stored in the format ``found`` are refused by a release that knows only ``known``."""
+    """Return why this release, which knows only the format ``known``, refuses data in the format ``found``."""
     is_older = isinstance(found, int) and found < known
     wrote = "a version before the first release wrote it" if is_older else "another release wrote it, run that one"
     return f"it has format version {found!r}, and this release reads version {known} only; {wrote}"

@@ -76,7 +76,7 @@ class Evidence:
     @property
     def last_number(self) -> int:
         """How many transactions with input are committed."""
-        return self.record.numbers.upto(self.record.current_txid - 1)
+        return self.record.bindings.upto(self.record.current_txid - 1)
 
     def of(self, *kinds: str) -> Iterator[Event]:
         """The events of these kinds."""

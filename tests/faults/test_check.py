@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from coordinators.record.record import CoordinatorRecord
-from coordinators.values.numbers import SpoutNumbers
+from coordinators.record.record import Bindings, CoordinatorRecord
 from tests.faults.check import ASKED, RULES, Entry, Evidence, Logged, violations
 
 LINES = "to be or\nnot to be\n"
@@ -115,7 +114,7 @@ def test_words_that_wait_are_counted_when_their_window_closes_without_input(evid
         ledger=[evolve(first, deltas={}), evolve(second, deltas={}), Entry(3, 2, 0, counts, [])],
         log=[*evidence.log, Logged(3, 2, 0)],
         book=(3, 2),
-        record=evolve(evidence.record, current_txid=4, numbers=SpoutNumbers((3,))),
+        record=evolve(evidence.record, current_txid=4, bindings=Bindings((3,))),
     )
     assert violations(timed) == []
     twice = evolve(timed, ledger=[evolve(first, deltas={"be": 1}), *timed.ledger[1:]])

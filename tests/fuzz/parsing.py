@@ -29,7 +29,7 @@ from trident_py.rows.ddl import parse_ddl
 from trident_py.sinks.files.token import NAME, FileToken
 from trident_py.spouts.files.cursor import FileCursor
 from trident_py.spouts.files.splits import Split
-from trident_py.states.header import StateHeader
+from trident_py.states.fenced import StateHeader
 from trident_py.states.keys import decode_key, encode_key
 from trident_py.web.signatures import SignedHeader
 

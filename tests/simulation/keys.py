@@ -79,7 +79,7 @@ def _record(record: Any) -> Any:
         record.success_upto,
         str(sorted(record.times.items())),
         tuple((t, f.count, f.spout) for t, f in sorted(record.failures.items()) if f.count or f.spout),
-        str(record.numbers),
+        str(record.bindings),
         str(record.standing),
         str(record.declared and (sorted(record.states.items()), record.declared, record.accepted, record.gaps)),
         str([(name, list(cursors.items())) for name, cursors in record.cursors.items()]),
@@ -103,7 +103,7 @@ def _process(world: World, process: Process) -> Any:
     lives = session is not None and session.id in world.server.sessions
     if not process.is_alive:
         return (False, process.life, lives)
-    leads = (session and session.ended, process.leaves_out, _driver(world, process))
+    leads = (session and session.ended, process.leaves_out, process.has_paused, _driver(world, process))
     return (True, process.life, lives, leads, _plane(process))
 
 
@@ -122,7 +122,7 @@ def _driver(world: World, process: Process) -> Any:
         tuple(sorted(machine.attempt_ids.items())),
         str(machine.committing),
         _definitions(driver.definitions),
-        str(driver.numbers),
+        str(driver.bindings),
         tuple(
             (str(root), ledger.value, ledger.outstanding, ledger.initialised, len(ledger.heard))
             for bucket in driver.phases.acker._buckets

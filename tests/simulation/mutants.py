@@ -19,12 +19,11 @@ from coordinators.protocol.acker import Acker, Completed, Outcome
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import Fingerprinted, OffsetsResolved
 from coordinators.protocol.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
-from coordinators.record.record import CoordinatorRecord, EncodedRecord
+from coordinators.record.record import Bindings, CoordinatorRecord, EncodedRecord
 from coordinators.takeover import takeover
 from coordinators.takeover.takeover import Adopt, Moved, Torn, recover
 from coordinators.values.attempt import CommitToken
 from coordinators.values.errors import StateError
-from coordinators.values.numbers import SpoutNumbers
 from coordinators.values.transaction_time import TransactionTimes
 from tests.simulation.rules import Rules
 
@@ -240,7 +239,7 @@ class Renumbering(CoordinatorDriver):
     __slots__ = ()
 
     def start(self, now: float, wall: float) -> None:
-        self.admission.numbers = SpoutNumbers()
+        self.admission.bindings = Bindings()
         super().start(now, wall)
 
 

@@ -110,7 +110,7 @@ class Oracle:
             return
         self.record = after
         needed = {after.current_txid - 1, *(t for t in after.attempt_ids if t >= after.current_txid)} - {0}
-        numbers = {after.numbers.upto(txid) for txid in needed} - {0}
+        numbers = {after.bindings.upto(txid) for txid in needed} - {0}
         missing = {number for number in numbers if number not in after.metadata}
         self.require(not missing, "S9", f"the record at {after.current_txid} has no definition of {missing}")
         self.require(after.epoch <= epoch, "I5", f"record of epoch {after.epoch}, claimed is {epoch}")
@@ -163,7 +163,7 @@ class Oracle:
 
     def _numbered(self, txid: int, number: int | None) -> None:
         """S18: what is durable says which number it has, for ever; numbers are dense."""
-        stored = self.record.numbers.of(txid) if self.record else 0
+        stored = self.record.bindings.number(txid) if self.record else 0
         self.require(stored == number, "S18", f"{txid} has number {number}, stored is {stored}")
         bound = self.numbers.setdefault(txid, number)
         self.require(bound == number, "S18", f"{txid} has number {number}, it had {bound}")
@@ -285,7 +285,7 @@ class Oracle:
             self.require(swept, "S12", f"{store.name} still has staged {list(store.staged)}")
         self._check_windows()
         for source in world.sources.values():
-            due = self.record.numbers.upto(self.committed) if self.record else 0
+            due = self.record.bindings.upto(self.committed) if self.record else 0
             story = f"{source.name} heard of {source.succeeded} successes, {due} are due"
             self.require(source.succeeded == due, "L3", story)
         record = self.record

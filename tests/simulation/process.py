@@ -70,6 +70,7 @@ class Process:
 
     Attributes:
         life: counts starts; what was under way in an earlier life is gone.
+        has_paused: its program has paused the topology by itself, and not resumed it.
         is_paused: SIGSTOP: nothing happens in it, and its session isn't renewed.
         is_cut: no packet comes from or to ZooKeeper.
         leaves_out: the store that the version it runs leaves out; none: "".
@@ -83,6 +84,7 @@ class Process:
     life: int = 0
     is_alive: bool = False
     is_paused: bool = False
+    has_paused: bool = False
     is_cut: bool = False
     is_busy: bool = False
     session: Session | None = None
@@ -124,7 +126,7 @@ class Process:
     def start(self) -> None:
         """A new life."""
         self.life += 1
-        self.is_alive, self.is_paused, self.is_busy = True, False, False
+        self.is_alive, self.is_paused, self.is_busy, self.has_paused = True, False, False, False
         self.session = self.record_store = self.driver = None
         self.plane, self.inbox, self.turns, self.known = Plane(self), [], 0, {}
         self.post("lead", 0.01)
@@ -200,6 +202,7 @@ class Process:
         """Try to lead, and take over."""
         try:
             session = self.session = Session.connect(self.world, self)
+            before = self.world.oracle.record
             self.leaves_out = self.world.left_out
             candidate = Waiting("simulated")
             self.record_store = leadership._elected(candidate, session, "/trident")  # type: ignore[arg-type]
@@ -238,7 +241,7 @@ class Process:
             wished=self.wished,
         )
         weaken(self.driver, self.world.rules)
-        weaken_wishes(self.driver, self.world.rules)
+        weaken_wishes(self.driver, self.world.rules, before)
         self.driver.start(self.world.now, self.wall)
         self.post("turn", TURN_SECONDS, self.turns)
 
@@ -261,7 +264,7 @@ class Process:
             if source.learns:
                 coordinator, self.emitters[name] = halves(self.world, source)
                 positions = dict(record.cursors.get(name, Cursors()).items())
-                self.emitters[name].restore(positions, record.numbers.upto(record.current_txid - 1))
+                self.emitters[name].restore(positions, record.bindings.upto(record.current_txid - 1))
             self.coordinators[name] = TridentSpoutCoordinator("simulated", name, coordinator, source.exact)
 
     def _moved(self, spout: str, definition: Any) -> Mapping[str, Any] | None:
@@ -297,7 +300,7 @@ class Process:
         world = self.world
         if world.added and self.is_next and not any(process.driver for process in world.processes):
             world.say(f"{self.name} has the source {world.added.name!r}, too")
-            world.added.succeeded = record.numbers.upto(record.current_txid - 1)
+            world.added.succeeded = record.bindings.upto(record.current_txid - 1)
             world.sources[world.added.name], world.added = world.added, None
 
     def _recoverables(self) -> list[Any]:

@@ -193,6 +193,7 @@ def simulate(seed: int, rules: Rules | None = None, damage: str | None = None, *
         end_faults(world)
         if world.wished:
             world.on_wish(Action.RESUME)
+        world.end_own_pauses()
         run_until(world, world.now + LEADER_SECONDS)
         world.oracle.somebody_leads()
         while world.now < FAULTY_SECONDS + QUIET_SECONDS and not world.oracle.is_done():

@@ -86,8 +86,8 @@ def _mishaps_of_leaders(world: World, budgets: Mapping[str, int]) -> Iterator[Ev
     for process in world.processes:
         if not process.is_alive or process.driver is None or process.session is None:
             continue
-        if budgets.get("ask", 0):
-            yield Event("ask", None, 0, (process.number,), "")
+        asked = (kind for kind in ("ask", "own pause") if budgets.get(kind, 0))
+        yield from (Event(kind, None, 0, (process.number,), "") for kind in asked)
         if budgets.get("kill", 0) and not budgets.get("old ZooKeeper", 0):
             yield Event("kill", None, 0, (process.number,), "")
         if budgets.get("expiry", 0) and process.session.id in world.server.sessions:
@@ -114,7 +114,7 @@ def take(world: World, event: Event) -> None:
 def _happen(world: World, event: Event) -> None:
     budgets = choices_of(world).budgets
     match event.kind:
-        case "ask" | "back up" | "kill" | "roll out" | "wish":
+        case "ask" | "back up" | "kill" | "own pause" | "roll out" | "wish":
             budgets[event.kind] -= 1
             world.happen(event)
         case "damage":
@@ -145,6 +145,7 @@ def finish(world: World) -> None:
     choices_of(world).budgets = {}
     if world.wished:
         world.on_wish(Action.RESUME)
+    world.end_own_pauses()
     for _ in range(QUIET_STEPS):
         if world.oracle.is_done():
             return

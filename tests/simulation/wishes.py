@@ -35,6 +35,8 @@ def plan_wishes(world: World, seed: int, faulty_secs: float) -> None:
     chance = random.Random(f"{seed} wishes")
     for _ in range(chance.choice([0, 0, 1, 3, 6])):
         world.nemesis("wish", chance.uniform(0.0, faulty_secs), chance.choice([*ACTIONS, Action.RESUME]))
+    for _ in range(chance.choice([0, 0, 0, 2])):
+        world.nemesis("own pause", chance.uniform(0.0, faulty_secs), chance.randrange(len(world.processes)))
 
 
 def pending(nodes: Mapping[str, Node]) -> list[str]:
@@ -73,17 +75,20 @@ class WishRules:
         self.require(gone == ids == oldest, "S19", f"of {self.waiting} are gone {gone}, and {ids} carried out")
         self.waiting = found
         self._check_standing(before.standing if before else NOTHING_STANDS, after, told)
+        paused_by = after.standing.paused_by
+        self.require(paused_by in (0, after.epoch), "S21", f"the pause of epoch {paused_by} stands in {after.epoch}")
         if before is not None and after.epoch == before.epoch:  # a takeover closes, and starts nothing
             self._check_held(before, after)
 
     def _check_standing(self, stood: Standing, after: CoordinatorRecord, told: Sequence[Outcome]) -> None:
+        stood = stood.led_by(0)  # without a process's own pause, which S21 is about
         for outcome in told:
-            stood = _standing_after(stood, self.made[outcome.wish])
-            self.require(outcome.standing in (stood, _drained(stood)), "S20", f"{stood} is due after {outcome}")
-            stood = outcome.standing
+            stood, carried_out = _standing_after(stood, self.made[outcome.wish]), outcome.standing.led_by(0)
+            self.require(carried_out in (stood, _drained(stood)), "S20", f"{stood} is due after {outcome}")
+            stood = carried_out
         is_over = not any(txid >= after.current_txid for txid in after.attempt_ids)
         allowed = [stood, *([_drained(stood)] if is_over else [])]
-        self.require(after.standing in allowed, "S20", f"{after.standing} stands, and it was {stood}")
+        self.require(after.standing.led_by(0) in allowed, "S20", f"{after.standing} stands, and it was {stood}")
         is_due = is_over and after.standing.hold is Hold.DRAINING and bool(told)
         self.require(not is_due, "S20", "a drain is over, and no pause")
 
@@ -91,9 +96,9 @@ class WishRules:
         begun = {txid: a for txid, a in after.attempt_ids.items() if txid >= after.current_txid}
         fresh = [txid for txid in begun if txid not in before.attempt_ids]
         tried = [txid for txid, attempt_id in begun.items() if attempt_id != before.attempt_ids.get(txid)]
-        hold = after.standing.hold
-        self.require(not (fresh and hold is not Hold.NOTHING), "S20", f"{fresh} start, with {hold}")
-        self.require(not (tried and hold is Hold.PAUSED), "S20", f"{tried} are tried again in a pause")
+        stands = after.standing
+        self.require(not (fresh and not stands.takes_new), "S20", f"{fresh} start, with {stands}")
+        self.require(not (tried and stands.is_paused), "S20", f"{tried} are tried again in a pause")
 
     def at_the_end(self, record: CoordinatorRecord | None) -> None:
         """L6: no wish waits for ever, and what is lifted stands no more."""
@@ -194,13 +199,16 @@ MACHINES: dict[str, type[MasterBatchCoordinator]] = {
 }
 
 
-def weaken_wishes(driver: CoordinatorDriver, rules: Rules) -> None:
-    """Take from ``driver`` the rules about wishes that are off."""
+def weaken_wishes(driver: CoordinatorDriver, rules: Rules, before: CoordinatorRecord | None) -> None:
+    """Take from ``driver`` the rules about wishes that are off; ``before`` is the record before its takeover."""
     for rule, machine in MACHINES.items():
         if not rules.has(rule):
             driver.machine.__class__ = machine
     if not rules.has("lasting wishes"):
         driver.machine.standing = NOTHING_STANDS
+        driver.machine._stored = driver.machine._store()
+    if not rules.has("own pause ends") and before is not None:
+        driver.machine.standing = evolve(driver.machine.standing, paused_by=before.standing.paused_by)
         driver.machine._stored = driver.machine._store()
     if not rules.has("wishes that wait"):
         driver.wishes.is_due = False

@@ -10,6 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from coordinators.backends.zookeeper.session import Conflict
 from coordinators.backends.zookeeper.znodes import Create, Step
+from coordinators.protocol.messages import PauseRequested, ResumeRequested
 from coordinators.record.declarations import Declared
 from coordinators.record.wishes import Action
 from tests.simulation.chance import Chance
@@ -217,6 +218,21 @@ class World:
         self.oracle.wishes.made[wish.id] = wish
         self.apply([Create(f"{PARENT}/{wish.id}", wish.text.encode())], 0)
         self.oracle.wishes.waiting = pending(self.server.nodes)
+
+    def on_own_pause(self, number: int) -> None:
+        """The program that runs a topology pauses it by itself, if it leads."""
+        process = self.processes[number]
+        if process.is_alive and process.driver is not None:
+            self.say(f"{process.name} pauses itself")
+            process.has_paused = True
+            process.deliver(PauseRequested())
+
+    def end_own_pauses(self) -> None:
+        """Each process that has paused itself goes on; a leader that hasn't has nothing to lift."""
+        for process in self.processes:
+            if process.is_alive and process.has_paused:
+                process.has_paused = False
+                process.deliver(ResumeRequested())
 
     # --- versions -----------------------------------------------------------------------------------------------------
 

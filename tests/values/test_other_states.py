@@ -19,7 +19,7 @@ from tests.values.store import Store, check_type
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import FencedState, StateFactory
-from trident_py.rows.json_rows import codec_of
+from trident_py.rows.row import codec_of
 from trident_py.rows.schema import arrow_table, check_comparable, schema_of
 from trident_py.states.keys import decode_key, encode_key
 from trident_py.states.memory import MemoryMapState

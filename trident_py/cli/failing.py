@@ -65,7 +65,7 @@ def _way_out(txid: int, spout: str | None, is_led: bool) -> str:
     if spout is not None and is_led:
         return f"check the source of {spout!r}; it is tried again, at least each half minute"
     if spout is not None:
-        return f"start the topology again when the source of {spout!r} is there"
+        return f"start the topology again when the source of {spout!r} can be reached"
     if is_led:
         return "it is tried again; if it keeps failing, fix the code or the data"
     return f"fix the code or the data and start the topology again: it continues with transaction {txid}"

@@ -92,7 +92,6 @@ class Committed(TridentListener):
     """Prints the txid of each committed transaction, for the parent process."""
 
     def on_committed(self, event: CommittedEvent) -> None:
-        """Print the txid."""
         print(event.attempt.txid, flush=True)
 
 

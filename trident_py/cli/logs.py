@@ -68,7 +68,7 @@ class _StandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             print(self.format(record), file=sys.stderr)
-        except Exception:  # noqa: BLE001 - no line of a log ends what it is about
+        except Exception:  # noqa: BLE001 - a failed log line must not stop the command
             self.handleError(record)
 
 
@@ -76,7 +76,7 @@ def _message(record: logging.LogRecord) -> str:
     """Return the message of ``record``, even if its arguments can't be formatted."""
     try:
         return record.getMessage()
-    except Exception as error:  # noqa: BLE001 - what is logged may be of any class
+    except Exception as error:  # noqa: BLE001 - logged objects may be of any class
         return f"{record.msg!r} can't be filled in: {error_text(error)}"
 
 

@@ -119,7 +119,7 @@ def _reply(
     """
     name, leader = arguments.name, description.leader
     if leader is None:
-        return None, f"nobody leads topology {name!r}"
+        return None, f"no process leads topology {name!r}"
     if not leader.address:
         return None, f"{leader} leads topology {name!r}, and answers no requests: it runs without --serve"
     address = leader.address
@@ -127,7 +127,7 @@ def _reply(
         nonce = _nonce(address, until)
         reply, is_signed = _ask(address, arguments, signer, description.epoch, nonce, until)
     except (URLError, OSError, HTTPException, ValueError) as error:
-        return None, f"{safe_text(address)} can't be asked: {safe_text(str(getattr(error, 'reason', error)))}"
+        return None, f"{safe_text(address)} can't be reached: {safe_text(str(getattr(error, 'reason', error)))}"
     if is_signed:
         return reply, f"{address} answers: {reply.said}"
     why = f"the answer of {address} is not signed by the token, so another program may have sent it: {reply.said}"
@@ -144,7 +144,7 @@ def _nonce(address: str, until: float) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         given = None
     if not isinstance(given, str) or not NONCE.fullmatch(given):
-        raise ValueError(f"it gives no nonce: {nonce.said}")
+        raise ValueError(f"it returns no nonce: {nonce.said}")
     return given
 
 

@@ -49,7 +49,7 @@ def _what_goes(name: str, coordination: Coordination) -> str:
 
 def _confirmed(name: str) -> bool:
     try:
-        return input(f"Type {name} to go on: ").strip() == name
+        return input(f"Type {name} to continue: ").strip() == name
     except EOFError:
         print()
         return False

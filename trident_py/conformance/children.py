@@ -2,8 +2,8 @@
 
 The process of the test may have threads, and opens stores to read them. So it is forked once, into a nursery, which has
 one thread and opens nothing. All other processes are forked from the nursery, in a few milliseconds, with Spark and all
-imports already loaded. If a process dies, all others end too. The nursery and its children are a process group, which
-is killed at the end of the check, or by the nursery if the test's process vanishes.
+imports already loaded. If a process dies, all others end too: the nursery and its children are a process group. The
+check kills the group at its end; if the test's process vanishes, the nursery kills it.
 
 The module also detects waiting processes, and turns off syncs of files, which a killed process doesn't need.
 """

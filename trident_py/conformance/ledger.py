@@ -199,7 +199,7 @@ class Ledger:
     def _missing(self, missing: Counter[Row], closest: Outcome) -> Rule:
         """Return the rule for missing rows: whole transactions, or a part of one."""
         if closest.last > self.last and missing <= closest.rows - closest.before:
-            return Rule.ALL_OR_NOTHING  # of a commit that was not answered yet
+            return Rule.ALL_OR_NOTHING  # of a commit without an answer so far
         owners = Counter(self._owners[row] for row in missing.elements() if row in self._owners)
         in_part = any(count < self._own_rows(token) for token, count in owners.items())
         return Rule.ALL_OR_NOTHING if in_part else Rule.COMMITTED_STAYS

@@ -103,9 +103,7 @@ class SinkPlay(Play):
     ledger: Ledger = field(kw_only=True, factory=Ledger)
     epoch: int = field(default=0, init=False)
     leader: Child | None = field(default=None, init=False)
-    sizes: dict[int, int] = field(
-        factory=dict, init=False
-    )  # the rows of a transaction, where it's not the usual number
+    sizes: dict[int, int] = field(factory=dict, init=False)  # the number of rows of a transaction, if it is unusual
     _attempts: Counter[int] = field(factory=Counter, init=False)
     _fixed: dict[int, int] = field(
         factory=dict, init=False
@@ -157,7 +155,7 @@ class SinkPlay(Play):
 
     def _judge(self, epoch: int, token: Any) -> None:
         if self.needs.at_least_once and not self._lenient:
-            self.steps.pop()  # such a sink can't tell
+            self.steps.pop()  # such a sink has no token
             self.ledger.fence = epoch
             return
         if self._lenient:
@@ -253,7 +251,6 @@ class SinkPlay(Play):
         return any(count > 1 for txid, count in self._attempts.items() if txid >= self.began)
 
     def start(self) -> str:
-        """Record where an experiment begins; return that as text for people."""
         self.first = self.began = self.next
         self.waiting = None
         match self.ledger.last:
@@ -263,7 +260,7 @@ class SinkPlay(Play):
                 done = "transaction 1 is committed"
             case last:
                 done = f"transactions 1 to {last} are committed"
-        return f"{done}, and {f'leader {self.epochs[self.leader.pid]} leads' if self.leader else 'nobody leads'}"
+        return f"{done}, and {f'leader {self.epochs[self.leader.pid]} leads' if self.leader else 'no process leads'}"
 
     def finish(self) -> None:
         """Commit all begun transactions with a new leader, after a leader was killed."""
@@ -282,7 +279,6 @@ class SinkPlay(Play):
             self.committed(self.leading(), txid)
 
     def crash(self, child: Child) -> None:
-        """Kill a leader between two calls."""
         super().crash(child)
         self.leader = None
 

@@ -48,7 +48,6 @@ class StateLedger(Ledger):
     accumulator: Callable[[Values, Sequence[Row]], Values] = field(kw_only=True)
 
     def changed(self, before: Counter[Row], rows: Sequence[Row]) -> Counter[Row]:
-        """Return the values that a reader sees after a transaction with these rows."""
         values = self.accumulator({row[:-1]: row[-1] for row in before}, rows)
         return Counter((*key, value) for key, value in values.items())
 
@@ -65,7 +64,6 @@ class StateLedger(Ledger):
                 self.outcomes.append(Outcome(token.txid, frozenset([token]), after, each.before))
 
     def answered(self, token: CommitToken) -> None:
-        """Record that a commit has returned."""
         super().answered(token)
         rows = self._rows[token]
         done = [each for each in self.outcomes if each.rows == self.changed(each.before, rows)]

@@ -8,15 +8,14 @@ from typing import Any, TypeAlias
 
 from attrs import evolve, frozen
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as t
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Engine, Node, Operation, RowWise
-from trident_py.graph.row_flow import NeedsSpark, RowFlow
+from trident_py.graph.graph import Engine, NeedsSpark, Node, Operation, RowFlow, RowWise
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, ReducerAggregator
 from trident_py.operations.builtin import Count, SparkAggregator

@@ -14,9 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Node
+from trident_py.graph.graph import NeedsSpark, Node, RowFlow
 from trident_py.graph.queries import StateQuery
-from trident_py.graph.row_flow import NeedsSpark, RowFlow
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import CommitRows
 from trident_py.rows.row import rows_of
@@ -147,7 +146,6 @@ class RowsOfEnd(CommitRows):
     end: Node
 
     def table(self) -> pa.Table:
-        """Return the rows on the driver."""
         return self.rows.table(self.end)
 
     def frame(self) -> DataFrame:

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve, frozen
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import select
 from trident_py.spark.frames import PLACE, DeferredScan, column, map_batches, place
 from trident_py.spark.resources import StageResources
 from trident_py.worker.failures import Stage
-from trident_py.worker.pipeline import NO_ROW, RowPipeline
-from trident_py.worker.steps import ProjectStep, Step
+from trident_py.worker.pipeline import NO_ROW, ProjectStep, RowPipeline, Step
 
 
 @frozen

@@ -10,14 +10,13 @@ from operator import and_
 import pyarrow as pa
 from attrs import frozen
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Operation
-from trident_py.graph.row_flow import RowFlow, named
+from trident_py.graph.graph import Operation, RowFlow, named
 from trident_py.rows.schema import arrow_schema, check_comparable, names_of, same_fields, schema_of, select, shown
 
 
@@ -61,7 +60,6 @@ class Chained:
     schema: pa.Schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         return named(chain.from_iterable(self.streams), self.schema)
 
 

@@ -8,7 +8,7 @@ from operator import and_
 from typing import Any
 
 from attrs import frozen
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from coordinators.values.attempt import TransactionAttempt

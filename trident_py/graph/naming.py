@@ -38,9 +38,9 @@ def state_name(graph: Graph, node: Node, label: str | None, kind: str, thing: ob
     if not _keeps(thing) or name not in {each for other in graph.nodes for each in _claimed(other)}:
         return stored
     raise TopologyError(
-        f"there is a {kind} {name!r} already, and only the order of the two would tell whose the stored data are; give "
-        f"each a name by Stream.name(…). Stored data are found by name({name!r}) for the one that was alone until now; "
-        f"if both were there, in this order, by name({name!r}) for the first and name({stored!r}) for this one"
+        f"there is a {kind} {name!r} already, so the owner of the stored data would depend on their order; give each "
+        f"a name by Stream.name(…). To keep stored data: use name({name!r}) for the one that was alone until now; if "
+        f"both existed, in this order, use name({name!r}) for the first and name({stored!r}) for this one"
     )
 
 

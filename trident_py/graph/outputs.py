@@ -13,9 +13,8 @@ from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregatedFields, Aggregation
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RowWise
+from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RowFlow, RowWise
 from trident_py.graph.output import Output, OutputPlace, described_state, output_of, state_identity
-from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import RowsSink, TransactionalSink
@@ -31,7 +30,7 @@ from trident_py.states.shards import made
 from trident_py.states.sql.dialect import Database
 from trident_py.states.sql.factory import SQLState
 from trident_py.states.sql.fenced_table import TableSink
-from trident_py.worker.steps import ProjectStep, Step
+from trident_py.worker.pipeline import ProjectStep, Step
 
 
 @frozen(kw_only=True)
@@ -77,7 +76,6 @@ class AggregateState(Output):
         return state_identity(self.factory, made_of, shards)
 
     def described(self) -> str:
-        """Return the factory and the aggregation."""
         return described_state(self.factory, self.title)
 
     def shards(self, asked: int, hinted: int) -> int:
@@ -152,7 +150,6 @@ class AggregateState(Output):
         return narrowed.replaced(lambda frame: frame.select(*columns), schema)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Build a partial value for each key, or the rows to reduce."""
         if isinstance(self.aggregator, CombinerAggregator):
             return self.aggregation.on_rows(inputs, batch_id)
         (flow,) = inputs
@@ -210,7 +207,6 @@ class UpdatedState(Output):
         return state_identity(self.factory, updated, shards)
 
     def described(self) -> str:
-        """Return the factory and the updater."""
         return described_state(self.factory, self.title)
 
     def shards(self, asked: int, hinted: int) -> int:
@@ -246,11 +242,9 @@ class UpdatedState(Output):
             raise TopologyError("name at least one field for the updater to see")
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Return the rows for the updater."""
         return inputs[0].select(self.in_fields)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Return the rows for the updater."""
         (flow,) = inputs
         return flow.then(project_step(flow.schema, self.in_fields))
 

@@ -8,14 +8,13 @@ from typing import ClassVar
 
 from attrs import evolve, frozen
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Node, Operation
-from trident_py.graph.row_flow import NeedsSpark, RowFlow
+from trident_py.graph.graph import NeedsSpark, Node, Operation, RowFlow
 from trident_py.rows.schema import check_comparable, select, shown
 from trident_py.spark.frames import column
 from trident_py.spark.jobs import parallelism
@@ -85,7 +84,7 @@ class Repartition(Operation):
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
         """Return the rows unchanged: operations without Spark see no partitions."""
-        if self.kind in {Partitioning.BROADCAST, Partitioning.BY_NUMBER}:  # copies, and an expression of Spark's
+        if self.kind in {Partitioning.BROADCAST, Partitioning.BY_NUMBER}:  # copies of rows, and a Spark expression
             raise NeedsSpark(self.title)
         return inputs[0]
 

@@ -14,16 +14,15 @@ from coordinators.values.canonical import Json
 from coordinators.values.error_text import error_text
 from trident_py.errors import StoreBusyException
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RequestSource
+from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RequestSource, RowFlow
 from trident_py.graph.partitioning import hinted, is_placed
-from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.states import QueryFunction, State, StateFactory
 from trident_py.rows.row import Row
 from trident_py.rows.schema import append, select
 from trident_py.spark.frames import empty_frame
 from trident_py.states.shards import PartitionedState, gathered, spread
 from trident_py.worker.failures import TaskFailed, TaskFailure
-from trident_py.worker.steps import RowCollector, Step, Values
+from trident_py.worker.pipeline import RowCollector, Step, Values
 
 F = TypeVar("F", Flow, RowFlow)
 

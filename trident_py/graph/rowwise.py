@@ -12,16 +12,14 @@ from pyspark.sql.types import StructField, StructType
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import Engine, Node, Operation, RowWise
-from trident_py.graph.row_flow import RowFlow
+from trident_py.graph.graph import Engine, Node, Operation, RowFlow, RowWise
 from trident_py.interfaces.operations import Filter, Function
 from trident_py.operations.builtin import NativeFilter, Negate
 from trident_py.rows.row import Row
 from trident_py.rows.schema import append, same_fields, schema_of, select, shown
 from trident_py.spark.frames import column
 from trident_py.worker.failures import in_user_code
-from trident_py.worker.pipeline import RowPipeline
-from trident_py.worker.steps import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, Step, tagged
+from trident_py.worker.pipeline import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, RowPipeline, Step, tagged
 
 
 @frozen
@@ -74,7 +72,6 @@ class RowOperation(Operation):
         return flow.replaced(lambda frame: native(frame, names[len(tags) :], tags), step.target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Defer the step together with those before it."""
         return inputs[0].then(self.step(inputs[0].schema))
 
 

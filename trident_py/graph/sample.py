@@ -13,9 +13,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Engine, Node, Operation, RowWise
-from trident_py.graph.row_flow import RowFlow
-from trident_py.rows.row_hash import hashes_of_rows, mixed
+from trident_py.graph.graph import Engine, Node, Operation, RowFlow, RowWise
+from trident_py.rows.row import hashes_of_rows, mixed
 from trident_py.rows.schema import arrow_schema, shown
 from trident_py.worker.pipeline import RowPipeline, chunks
 
@@ -139,7 +138,7 @@ def sample_of(title: str, fraction: object, seed: object) -> Sample:
     Raises:
         TopologyError: an argument is invalid.
     """
-    if not (type(fraction) is int or type(fraction) is float) or not 0 <= fraction <= 1:  # NaN isn't, either
+    if not (type(fraction) is int or type(fraction) is float) or not 0 <= fraction <= 1:  # NaN is rejected too
         raise TopologyError(f"a fraction is a number from 0 to 1, not {shown(fraction)}")
     if type(seed) is not int:
         raise TopologyError(f"a seed is an int, not {shown(seed)}")

@@ -18,8 +18,8 @@ from coordinators.values.transaction_time import MILLIS
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregateCall, AnyAggregator, schema_call
 from trident_py.graph.flow import Flow, project_step
+from trident_py.graph.graph import RowFlow
 from trident_py.graph.output import Output, OutputPlace, described_state
-from trident_py.graph.row_flow import RowFlow
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import EXACT_DECIMALS
@@ -35,8 +35,7 @@ from trident_py.states.shards import made
 from trident_py.windows.window_store import KEYS, WindowRows
 from trident_py.windows.windows import MICROS, Window
 from trident_py.worker.failures import in_user_code
-from trident_py.worker.pipeline import prepared
-from trident_py.worker.steps import Values
+from trident_py.worker.pipeline import Values, prepared
 
 BOUNDS = schema_of("window_start timestamp, window_end timestamp")
 """The last fields of the results of a window by time."""
@@ -202,11 +201,9 @@ class WindowState(Output):
         return {**made_of, **self.call.identity, **self.factory.identity()}
 
     def described(self) -> str:
-        """Return the factory and the window."""
         return described_state(self.factory, self.title)
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        """Return the participant with the state that stores rows."""
         downstream, following = place.downstream(context)
         return WindowParticipant(
             name=self.name,
@@ -236,14 +233,13 @@ class WindowState(Output):
         return inputs[0].select(self.fields(inputs[0].schema).names)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Return the fields that are stored."""
         (flow,) = inputs
         return flow.then(project_step(flow.schema, self.fields(flow.schema).names))
 
     def fields(self, source: StructType) -> StructType:
         """Return the fields of the stored rows."""
         seen, _ = self._seen_and_results(source)
-        # Rows without any field couldn't be counted.
+        # Rows without any field can't be counted.
         return select(source, list(dict.fromkeys([*self.keys, *seen.names])) or self.in_fields[:1])
 
     def typed(self, source: StructType) -> StateFactory:

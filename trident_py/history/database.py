@@ -138,7 +138,7 @@ class HistoryDatabase(ABC):
             connection.close()
 
     def check_version(self, columns: Collection[str]) -> None:
-        """Check the names of the columns of ``trident_leaderships``; there are none if there is no such table.
+        """Check the column names of ``trident_leaderships``; no names mean that there is no such table.
 
         Raises:
             HistoryError: a version before the first release made the tables.

@@ -18,7 +18,7 @@ class Operation:
     """Base of `Function`, `Filter`, `Aggregator` and the multi-reducers, and of functions given to ``map``.
 
     An instance is pickled into every task of every batch. So ``prepare`` is called for each partition of each batch,
-    and its resources serve that partition only; in Storm they live as long as a bolt's task. To create an expensive
+    and its resources serve that partition only. In Storm they live as long as a bolt's task. To create an expensive
     resource once per process, use a function with ``functools.cache``. ``pyspark.TaskContext.get()`` returns the
     partition.
     """
@@ -80,7 +80,7 @@ class CombinerAggregator(ABC, Generic[T]):
     Attributes:
         in_fields: the fields that ``init`` receives; empty: all.
         merge: a hint for states that can combine in their own engine: ``combine`` is SQL's ``+``, least or greatest of
-            two values, and None adds nothing to the other. None: there is no such equivalent.
+            two values. None adds nothing to the other value. Without this hint, only ``combine`` is used.
     """
 
     in_fields: tuple[str, ...] = ()

@@ -45,8 +45,8 @@ class SinkTransaction:
         time: the transaction's time, in milliseconds since 1970, UTC. It is fixed when the transaction is first
             admitted, and the same for all attempts and leaders. Use it instead of a clock, because a replay must do the
             same again.
-        group_first: the first transaction of the group in which it commits: the lowest one that was not yet recorded as
-            committed when the group was announced. None: it commits alone.
+        group_first: the first transaction of the group in which it commits. This is the lowest one that was not yet
+            recorded as committed when the group was announced. None: it commits alone.
         replaces: whether the rows are a state's new values by its own keys. They include each key that an older attempt
             of this transaction changed. If the sink has rows of such an attempt, it replaces them by these rows.
     """
@@ -76,9 +76,9 @@ class TransactionalSink(Identified, ABC, Generic[R]):
 
     - Data and token change in one atomic step, such as one rename or one database transaction. So ``recover`` knows
       after any crash which transaction was committed.
-    - A transaction may come again after its commit, because the answer was lost, or because a crash came before all
-      other states had committed it. It comes as another attempt, prepared again. If ``tx.txid`` is not above that of
-      the stored token, ``commit`` must not change the stored data, unless ``tx.replaces``.
+    - A transaction may come again after its commit, because the answer was lost, or because of a crash before all other
+      states had committed it. It comes as another attempt, prepared again. If ``tx.txid`` is not above that of the
+      stored token, ``commit`` must not change the stored data, unless ``tx.replaces``.
     - Data staged by an earlier leader can't be committed any more once ``recover`` has returned.
 
     To write your own sink, start from `FileSink` in `trident_py/sinks/files`.

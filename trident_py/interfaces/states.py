@@ -121,7 +121,7 @@ class StateFactory(Identified, ABC):
             TopologyError: only a topology that writes such a state can read it.
         """
         if self.kind is StateKind.FENCED:
-            raise TopologyError(f"{self!r} is filled by a topology; ask it there, or read it by a state of yours")
+            raise TopologyError(f"{self!r} is written by a topology; query it there, or read it with your own state")
         return self
 
 

@@ -38,7 +38,7 @@ class UnknownErrors:
 
     clock: Callable[[], float] = time.monotonic
     _first: dict[Hashable, float] = field(factory=dict, init=False)
-    _last: dict[Hashable, float] = field(factory=dict, init=False)  # when it came last
+    _last: dict[Hashable, float] = field(factory=dict, init=False)  # the last time
     _warned: dict[Hashable, float] = field(factory=dict, init=False)
 
     def came(self, kind: Hashable, text: str) -> None:
@@ -51,8 +51,8 @@ class UnknownErrors:
         if now - max(since, self._warned.get(kind, since)) >= WARNING_SECONDS:
             self._warned[kind] = now
             log.warning(
-                "for %.0f s the same error has come again that trident_py doesn't know, so it is tried again until "
-                "store_patience is over, by default for ever: %s; if it never passes, stop the topology and report it",
+                "an error that trident_py doesn't know has repeated for %.0f s, and is retried until store_patience is "
+                "over, by default forever: %s; to fix this: if it doesn't pass, stop the topology and report the error",
                 now - since, text,
             )  # fmt: skip
 

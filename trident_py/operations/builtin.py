@@ -12,7 +12,7 @@ from operator import and_
 from typing import Any, ClassVar, TypeAlias
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as t
 
 from trident_py.errors import TopologyError
@@ -279,7 +279,6 @@ class Negate(Filter):
         self.inner.prepare()
 
     def cleanup(self) -> None:
-        """Call ``cleanup`` of the inner filter."""
         self.inner.cleanup()
 
     def check(self, source: t.StructType) -> None:

@@ -32,7 +32,7 @@ class MapGet(QueryFunction[ReadOnlyMapState[Any], Any]):
         if keys is None or seen is None:
             return
         if not keys.names:
-            raise TopologyError("the state is not grouped, so it has no keys; ask it with SnapshotGet()")
+            raise TopologyError("the state is not grouped, so it has no keys; query it with SnapshotGet()")
         if list(map(_kind, seen.fields)) != list(map(_kind, keys.fields)):
             raise TopologyError(
                 f"the keys of the state are {keys.simpleString()}, and what is asked for is {seen.simpleString()}; "
@@ -55,7 +55,7 @@ class SnapshotGet(QueryFunction[Any, Any]):
         """Check that the state has one value."""
         _check_one_value(self, out)
         if keys is not None and keys.names:
-            raise TopologyError(f"the state has a value for each {keys.simpleString()}; ask it with MapGet()")
+            raise TopologyError(f"the state has a value for each {keys.simpleString()}; query it with MapGet()")
 
     def batch_retrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
         """Read the value once for all rows; in a map, an ungrouped value has the empty key."""

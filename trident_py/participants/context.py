@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import State
-from trident_py.participants.shared import SharedTransactions
+from trident_py.participants.participant import SharedTransactions
 
 
 class CommitSpark(ABC):

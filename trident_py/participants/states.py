@@ -300,7 +300,6 @@ class UpdateCollector(TridentCollector):
     rows: list[tuple[Any, ...]] = field(factory=list)
 
     def emit(self, row: Sequence[Any]) -> None:
-        """Emit one row of the updater's output fields."""
         if not isinstance(row, tuple | list):
             raise TypeError(f"{self.where}: emitted {row!r}; emit a tuple, list or Row")
         if len(row) != len(self.fields):
@@ -308,7 +307,6 @@ class UpdateCollector(TridentCollector):
         self.rows.append(tuple(row))
 
     def report_error(self, error: BaseException) -> None:
-        """Log ``error``; the attempt continues."""
         log.error("%s: reported %s", self.where, error_text(error))
 
 

@@ -134,10 +134,10 @@ def _asked(graph: Graph) -> Iterator[str]:
     """Yield the lines of static states, and of the operations of each request function."""
     statics, plans = static_states(graph), requests(graph)
     if statics:
-        yield from ("", "states that are only asked")
+        yield from ("", "static states, which are only queried")
         yield from (f"  {static.name}: {described_factory(static.factory)}" for static in statics)
     if plans:
-        yield from ("", "requests: beside batches, all states at one committed transaction")
+        yield from ("", "requests: independent of batches, all states at one committed transaction")
     for each in plans:
         yield f"  {each.function}"
         yield from (f"      {line}" for line in _way(each.answer))

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from base64 import b64decode, b64encode
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+from pyspark.sql import types as t
+
+from coordinators.values.canonical import Fingerprint, Json
 
 
 class Row(tuple[Any, ...]):
     """One row: values by attribute (``row.word``), by name (``row["word"]``) and by position (``row[0]``).
 
-    It is a tuple, so it equals and hashes like one, as Storm's do. Some fields can only be read by ``row["odd name"]``:
-    those with a name that is no identifier, or is a method of this class, except ``count`` and ``index``. Access by
-    attribute is fastest, as fast as a namedtuple's.
+    It is a tuple, so it equals and hashes like one, as Storm's do. Use ``row["odd name"]`` for a field whose name is no
+    identifier, or is a method of this class except ``count`` and ``index``. Access by attribute is fastest, as fast as
+    a namedtuple's.
     """
 
     __slots__ = ()
@@ -139,3 +146,222 @@ def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
 
 def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
+
+
+Codec: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+"""The conversion to JSON and back; neither function receives None."""
+
+
+def json_rows(rows: Sequence[Sequence[Any]], schema: t.StructType) -> list[Json]:
+    """Return ``rows``, which match ``schema``, as lists for JSON."""
+    to_json, _ = _struct(schema)
+    return [to_json(row) for row in rows]
+
+
+def rows_of_json(rows: Sequence[Json], schema: t.StructType) -> list[tuple[Any, ...]]:
+    """Return the rows that `json_rows` made."""
+    _, from_json = _struct(schema)
+    return [from_json(row) for row in rows]
+
+
+def codec_of(kind: t.DataType) -> Codec:
+    """Return the conversion of values of ``kind`` to JSON and back."""
+    match kind:
+        case t.StructType():
+            return _struct(kind)
+        case t.ArrayType():
+            return _array(kind)
+        case t.MapType():
+            return _map(kind)
+    return _CODECS.get(type(kind), _AS_IT_IS)
+
+
+def _nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else convert(value)
+
+
+def _struct(kind: t.StructType) -> Codec:
+    codecs = [codec_of(field.dataType) for field in kind.fields]
+    encoders, decoders = ([_nullable(codec[way]) for codec in codecs] for way in (0, 1))
+
+    def to_json(value: Any) -> Json:
+        values = [value.get(name) for name in kind.names] if isinstance(value, dict) else value
+        return [encode(part) for encode, part in zip(encoders, values, strict=True)]
+
+    return to_json, lambda value: tuple(decode(part) for decode, part in zip(decoders, value, strict=True))
+
+
+def _array(kind: t.ArrayType) -> Codec:
+    encode, decode = map(_nullable, codec_of(kind.elementType))
+    return lambda value: list(map(encode, value)), lambda value: list(map(decode, value))
+
+
+def _map(kind: t.MapType) -> Codec:
+    (encode_key, decode_key), (encode, decode) = (
+        map(_nullable, codec_of(part)) for part in (kind.keyType, kind.valueType)
+    )
+    return (
+        lambda value: [[encode_key(key), encode(item)] for key, item in value.items()],
+        lambda value: {decode_key(key): decode(item) for key, item in value},
+    )
+
+
+def _float(value: float) -> Json:
+    return float(value) if math.isfinite(value) else repr(float(value))
+
+
+_AS_IT_IS: Codec = (lambda value: value, lambda value: value)
+_INTEGER: Codec = (int, int)
+_FLOAT: Codec = (_float, float)
+_DATETIME: Codec = (datetime.isoformat, datetime.fromisoformat)
+_CODECS: dict[type[t.DataType], Codec] = {
+    t.BooleanType: (bool, bool),
+    t.ByteType: _INTEGER,
+    t.ShortType: _INTEGER,
+    t.IntegerType: _INTEGER,
+    t.LongType: _INTEGER,
+    t.FloatType: _FLOAT,
+    t.DoubleType: _FLOAT,
+    t.DecimalType: (str, Decimal),
+    t.StringType: (str, str),
+    t.BinaryType: (lambda value: b64encode(value).decode(), b64decode),
+    t.DateType: (date.isoformat, date.fromisoformat),
+    t.TimestampType: _DATETIME,
+    t.TimestampNTZType: _DATETIME,
+}
+
+
+KIND = "rows"
+"""The kind of `hash_rows`, which is compared with hashes. It must change with the hash."""
+
+CHUNK_ROWS = 2048
+_PAGE = 1 << 16
+_BASE = 0x9E3779B97F4A7C15
+_NULL = np.uint64(0xD6E8FEB86659FD93)
+
+
+def _powers(base: int) -> np.ndarray:
+    return np.multiply.accumulate(np.array([1, *[base % 2**64] * _PAGE], np.uint64))
+
+
+_POWERS, _INVERSE_POWERS = _powers(_BASE), _powers(pow(_BASE, -1, 2**64))
+
+
+def hash_rows(data: pa.Table | pa.RecordBatch) -> Fingerprint:
+    """Return the fingerprint of the rows of ``data``: the sum of their hashes, modulo 2^64."""
+    batches = data.to_batches(CHUNK_ROWS) if isinstance(data, pa.Table) else _chunks(data)
+    return Fingerprint(data.num_rows, sum(map(_hash_batch, batches)) % 2**64, KIND)
+
+
+def _chunks(batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
+    return [batch.slice(first, CHUNK_ROWS) for first in range(0, batch.num_rows, CHUNK_ROWS)]
+
+
+def _hash_batch(batch: pa.RecordBatch) -> int:
+    return int(hashes_of_rows(batch).sum(dtype=np.uint64))
+
+
+def hashes_of_rows(batch: pa.RecordBatch) -> np.ndarray:
+    """Return the hash of each row, as unsigned 64-bit numbers; for at most about `CHUNK_ROWS` rows."""
+    return _joined(map(_hashes, batch.columns), batch.num_rows)
+
+
+def _joined(columns: Iterable[np.ndarray], count: int) -> np.ndarray:
+    """Return the hashes of rows from their columns."""
+    joined: np.ndarray = np.zeros(count, np.uint64)
+    for hashes in columns:
+        joined = mixed(joined + hashes)
+    return joined
+
+
+def mixed(words: np.ndarray) -> np.ndarray:
+    """Return SplitMix64 of each word: different words stay different."""
+    words = words + np.uint64(_BASE)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return words
+
+
+def _hashes(array: pa.Array) -> np.ndarray:
+    """Return the hash of each value; `_joined` mixes it."""
+    hashes = _hashes_of_type(array) if len(array) else np.zeros(0, np.uint64)
+    if array.null_count:
+        return np.where(array.is_valid().to_numpy(zero_copy_only=False), hashes, _NULL)
+    return hashes
+
+
+def _hashes_of_type(array: pa.Array) -> np.ndarray:
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        _, offsets, data = array.buffers()
+        values = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
+        return _hashes_of_sequences(values, np.frombuffer(offsets, "<i4", len(array) + 1, 4 * array.offset))
+    if pa.types.is_list(kind):
+        offsets = array.offsets.to_numpy()
+        return _hashes_of_sequences(mixed(_hashes(_between(array.values, offsets))), offsets - offsets[0])
+    if pa.types.is_map(kind):
+        offsets = array.offsets.to_numpy()
+        entries = [_hashes(_between(each, offsets)) for each in (array.keys, array.items)]
+        return _hashes_of_sequences(_joined(entries, len(entries[0])), offsets - offsets[0])
+    if pa.types.is_struct(kind):
+        return _joined((_hashes(array.field(number)) for number in range(kind.num_fields)), len(array))
+    if pa.types.is_decimal128(kind):
+        return _joined(_fixed(array, "<u8", 2).reshape(-1, 2).T, len(array))
+    return _words(array)
+
+
+def _words(array: pa.Array) -> np.ndarray:
+    """Return each value as a 64-bit number."""
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        array = array.cast(pa.int8())
+    elif pa.types.is_floating(kind):
+        numbers: np.ndarray = _fixed(array, f"<f{kind.bit_width // 8}").astype("<f8")
+        numbers[np.isnan(numbers)] = np.nan
+        return numbers.view(np.uint64)
+    elif not (pa.types.is_integer(kind) or pa.types.is_temporal(kind)):
+        raise TypeError(f"a row cannot hold values of the Arrow type {kind}")
+    numbers = _fixed(array, f"<i{array.type.bit_width // 8}").astype("<i8")
+    return numbers.view(np.uint64)
+
+
+def _fixed(array: pa.Array, dtype: str, words: int = 1) -> np.ndarray:
+    first = array.offset * words * np.dtype(dtype).itemsize
+    return np.frombuffer(array.buffers()[1], dtype, len(array) * words, first)
+
+
+def _between(values: pa.Array, offsets: np.ndarray) -> pa.Array:
+    return values.slice(offsets[0], offsets[-1] - offsets[0])
+
+
+def _hashes_of_sequences(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the hash of each run of ``values``; the first is from ``offsets[0]`` to ``offsets[1]``, and so on."""
+    count, first = len(offsets) - 1, 0
+    sums = np.empty(count, np.uint64)
+    while first < count:
+        stop = int(np.searchsorted(offsets, int(offsets[first]) + _PAGE, "right")) - 1
+        if stop > first:
+            part = values[offsets[first] : offsets[stop]]
+            sums[first:stop] = _sums(part, offsets[first : stop + 1] - offsets[first])
+        else:
+            stop = first + 1
+            sums[first:stop] = _sum_of_pages(values[offsets[first] : offsets[stop]])
+        first = stop
+    return sums
+
+
+def _sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the weighted sum of each run and a final 1: the weights are 1, the base, its square, and so on."""
+    upto = np.zeros(len(values) + 1, np.uint64)
+    np.cumsum(values * _POWERS[: len(values)], out=upto[1:])
+    starts, ends = offsets[:-1], offsets[1:]
+    sums: np.ndarray = (upto[ends] - upto[starts]) * _INVERSE_POWERS[starts] + _POWERS[ends - starts]
+    return sums
+
+
+def _sum_of_pages(values: np.ndarray) -> np.ndarray:
+    """Return the sum of one run that is longer than a page."""
+    whole = np.arange(0, len(values), _PAGE)
+    sums = [_sums(values[at : at + _PAGE], np.array([0, len(values[at : at + _PAGE])])) for at in whole]
+    return _hashes_of_sequences(mixed(np.concatenate(sums)), np.array([0, len(sums)]))

@@ -56,7 +56,7 @@ class AskingThreads:
             question, future = questions.get()
             try:
                 future.set_result(question())
-            except BaseException as error:  # noqa: BLE001 - whoever asks gets it
+            except BaseException as error:  # noqa: BLE001 - the caller gets it
                 future.set_exception(error)
             self._idle.append(questions)
 

@@ -22,7 +22,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.resource import ResourceProfile
 from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident_py.rows.schema import arrow_schema
@@ -46,7 +46,6 @@ class Settling:
     stage: Stage
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the stage."""
         yield from self.stage(batches)
         settle()
 
@@ -54,9 +53,9 @@ class Settling:
 def settle() -> None:
     """Prepare this process to be a good worker; only the first call has an effect.
 
-    A worker collects garbage after each task, and traverses everything that it has imported: 17 ms of CPU, two thirds
-    of the cost of a small task. So the present objects are frozen. A worker that Spark ends after an idle minute finds
-    its Unix socket closed and prints a traceback. With this it ends silently.
+    A worker collects garbage after each task, and traverses everything that it has imported. That takes 17 ms of CPU,
+    two thirds of the cost of a small task. So the present objects are frozen. A worker that Spark ends after an idle
+    minute finds its Unix socket closed and prints a traceback. With this it ends silently.
     """
     if gc.get_freeze_count():
         return

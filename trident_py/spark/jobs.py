@@ -1,7 +1,7 @@
 """Job tags: they find and cancel the Spark jobs of a dead attempt. No other module uses SparkContext.
 
-On classic Spark, ``SparkSession.interruptTag`` finds only tags that the calling thread added itself (measured on 4.3:
-it returned nothing and the job continued), so tags use ``SparkContext`` there. Spark Connect has no SparkContext, and
+On classic Spark, ``SparkSession.interruptTag`` finds only tags that the calling thread added itself. (Measured on 4.3:
+it returned nothing and the job continued.) So tags use ``SparkContext`` there. Spark Connect has no SparkContext, and
 its session's own method works across threads.
 """
 

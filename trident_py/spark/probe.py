@@ -58,7 +58,7 @@ def _looking(code: Sequence[str]) -> Callable[[], list[str]]:
                 importlib.import_module(name)
             except ModuleNotFoundError as error:
                 missing.append(error.name or name)
-            except Exception:  # noqa: BLE001, S110 - whatever else is wrong with it, whoever calls it is told
+            except Exception:  # noqa: BLE001, S110 - other errors are raised where the module is used
                 pass
         return [sys.executable, ".".join(map(str, sys.version_info[:3])), ", ".join(map(repr, missing))]
 

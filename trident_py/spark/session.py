@@ -114,7 +114,7 @@ def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSes
                 session.conf.set("spark.sql.shuffle.partitions", str(_tasks_at_once(session)))
             session.conf.set(
                 "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
-            )  # as INT96 others read other times
+            )  # other programs read INT96 as other times
             yield session
     finally:
         with _BUILT.lock:
@@ -234,7 +234,7 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
     if context and context.getConf().get(_BUILDER) == build:
         _BUILT.application = context.applicationId
     if cluster.is_local and context and _built_application(session) and not log.isEnabledFor(logging.INFO):
-        context.setLogLevel("FATAL")  # the JVM's trace of a failed task says less than our one line
+        context.setLogLevel("FATAL")  # our one line says more than the JVM's trace of a failed task
     return session
 
 

@@ -19,7 +19,7 @@ from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import CommitterEmitter, Emitter, ICommitterTridentSpout, ITridentSpout
-from trident_py.rows.json_rows import json_rows, rows_of_json
+from trident_py.rows.row import json_rows, rows_of_json
 from trident_py.rows.schema import arrow_table, schema_of, shown
 
 log = logging.getLogger(__name__)

@@ -15,13 +15,112 @@ commit of the state. Pairs of epoch and attempt are compared lexicographically. 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from enum import Enum
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from attrs import evolve, frozen
+from attrs import Factory, define, evolve, field, frozen
 
+from coordinators.values.canonical import Json, other_version
 from coordinators.values.errors import our_bug
-from trident_py.errors import FencedError, StateError
+from trident_py.errors import FencedError, StateError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
+from trident_py.rows.schema import clipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+PORTION_KEYS = 1_000
+"""The number of expired keys that a transaction deletes, in addition to two for each key that it writes. So the state
+stays as large as its live keys. And no commit has to delete every key that expired during a long pause."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def checked_ttl(ttl: timedelta | None) -> timedelta | None:
+    """Return ``ttl``, which is at least one millisecond, or None.
+
+    Raises:
+        TopologyError: it is neither.
+    """
+    if ttl is not None and (not isinstance(ttl, timedelta) or ttl < _MILLISECOND):
+        raise TopologyError(
+            f"ttl is how long a key stays without a write, as timedelta(days=30), or None: forever; not {ttl!r}"
+        )
+    return ttl
+
+
+def ttl_detail(ttl: timedelta | None) -> dict[str, Json]:
+    """Return the entry for ``ttl`` in a factory's `Identified.details`."""
+    return {"ttl": str(ttl) if ttl else "none"}
+
+
+def milliseconds(ttl: timedelta | None) -> int | None:
+    """Return ``ttl`` in milliseconds; None stays None."""
+    return None if ttl is None else ttl // _MILLISECOND
+
+
+def portion(written: int) -> int:
+    """Return the number of expired keys to delete in a transaction that has written ``written`` keys."""
+    return PORTION_KEYS + 2 * written
+
+
+@frozen
+class Expiry:
+    """The expired keys of a state as of one transaction. All times are in milliseconds since 1970.
+
+    Attributes:
+        since: the time of the first transaction with a ttl, which is also the write time of keys without one. None: no
+            transaction had a ttl yet.
+        upto: every key written at this time or earlier has expired. It never decreases, so an expired key never
+            returns. None: no key has expired.
+    """
+
+    since: int | None = None
+    upto: int | None = None
+
+    def after(self, time: int, ttl: int | None) -> Expiry:
+        """Return the expiry as of a transaction of this time with this ttl; without a ttl, no more keys expire."""
+        if ttl is None or time <= 0:  # 0: a transaction that is only passed over
+            return self
+        since = time if self.since is None else self.since
+        return Expiry(since, time - ttl if self.upto is None else max(self.upto, time - ttl))
+
+    def has_expired(self, written: int | None) -> bool:
+        """Return whether a key that was written at ``written`` has expired."""
+        at = self.since if written is None else written
+        return self.upto is not None and at is not None and at <= self.upto
+
+
+@define
+class WriteTimes:
+    """An index of keys by the time of their last write; the oldest keys are found without reading the others."""
+
+    _keys: dict[int, set[str]] = field(factory=dict, init=False)
+    _times: list[int] = field(factory=list, init=False)  # a heap of those in `_keys`, and of some that were there
+
+    def move(self, key: str, before: int | None, now: int | None) -> None:
+        """Move ``key`` from write time ``before`` to ``now``; None: the key is missing before, or removed now."""
+        if before is not None and before in self._keys:
+            self._keys[before].discard(key)
+            if not self._keys[before]:
+                del self._keys[before]
+        if now is not None:
+            if now not in self._keys:
+                heappush(self._times, now)
+            self._keys.setdefault(now, set()).add(key)
+
+    def upto(self, time: int | None) -> Iterator[tuple[int, str]]:
+        """Yield the keys written at ``time`` or earlier, with their times, in the order of times and keys."""
+        while self._times and self._times[0] not in self._keys:
+            heappop(self._times)
+        if time is None or not self._times or self._times[0] > time:
+            return
+        for at in sorted(at for at in self._keys if at <= time):
+            for key in sorted(self._keys[at]):
+                yield at, key
 
 
 class Decision(Enum):
@@ -219,3 +318,140 @@ def group_first(members: Sequence[SinkTransaction]) -> int:
     Its transactions before ``members`` may not be recorded as committed yet.
     """
     return members[0].group_first or members[0].txid
+
+
+VERSION = 1
+"""The format version of headers and of their tables."""
+
+
+class TableStep(Enum):
+    """The action that a takeover takes for the state's table."""
+
+    KEEP = "go on with it"
+    CREATE = "make it"
+    REPLACE = "set it aside, and make a new one"
+
+
+@frozen
+class StateHeader:
+    """The header of one state: its fence, its owner, its fields and its expired keys.
+
+    Attributes:
+        owner: identifies the object that raised the fence last. Two owners in one epoch mean that two states use the
+            same table.
+        columns: the declared fields.
+        expiry: the keys that have expired.
+    """
+
+    COLUMNS: ClassVar[str] = (
+        "version, topology, uuid, incarnation, fence, owner, columns, txid, epoch, attempt_id, group_first, ttl_since, "
+        "expired"
+    )
+
+    fence: Fence
+    owner: str
+    columns: str
+    expiry: Expiry = Factory(Expiry)
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> StateHeader:
+        """Return the header that was stored as ``row``, the values of `COLUMNS`.
+
+        Raises:
+            StateError: the row can't be read.
+        """
+        _check_row(row)
+        _, name, uuid, incarnation, epoch, owner, columns, txid, its_epoch, attempt, group_first, *expiry = row
+        found = CommitToken(txid, its_epoch, attempt) if txid is not None else None
+        fence = Fence(TopologyKey(name, uuid, incarnation), epoch, found, group_first)
+        return cls(fence, owner, columns, Expiry(*expiry))
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """The values of `COLUMNS`."""
+        topology = self.fence.topology
+        return (
+            VERSION,
+            topology.name,
+            topology.uuid,
+            topology.incarnation,
+            self.fence.epoch,
+            self.owner,
+            self.columns,
+            *self.fence.commit,
+            self.expiry.since,
+            self.expiry.upto,
+        )
+
+    def claimed(self, found: StateHeader | None, *, exists: bool, state: str) -> tuple[StateHeader, TableStep]:
+        """Return the header after a takeover by this one's topology and epoch, and the action for the table.
+
+        Args:
+            found: the stored header; None: no state has written one.
+            exists: whether a table of this name exists.
+            state: the state's name in errors.
+
+        Raises:
+            StateError: the table belongs to another writer, has other fields than declared, or is gone.
+            FencedError: a newer leader has taken over.
+        """
+        topology = self.fence.topology
+        if found is None:
+            if exists:
+                raise StateError(
+                    f"topology {topology.name!r}: {state} exists and was not made by a topology; to fix this: use "
+                    f"another table",
+                    topology=topology.name,
+                )
+            return self, TableStep.CREATE
+        header = evolve(self, fence=found.fence.raised(topology, self.fence.epoch, state))
+        if found.fence.epoch == self.fence.epoch and found.owner != self.owner:
+            raise StateError(
+                f"topology {topology.name!r} uses {state} twice, or a leader of the same epoch {self.fence.epoch} has "
+                f"used it, and ZooKeeper was restored from the past; to fix this: give each state its own table; or "
+                f"restore the state and ZooKeeper from one moment, or `trident reset {topology.name}`",
+                topology=topology.name,
+            )
+        if topology.incarnation != found.fence.topology.incarnation:
+            return header, TableStep.REPLACE if exists else TableStep.CREATE
+        self._check_table(found, exists, state)
+        header = evolve(header, expiry=found.expiry)
+        return header, TableStep.KEEP if exists else TableStep.CREATE
+
+    def _check_table(self, found: StateHeader, exists: bool, state: str) -> None:
+        name = self.fence.topology.name
+        if found.columns != self.columns:
+            raise StateError(
+                f"topology {name!r}: {state} has the fields {found.columns}, declared are {self.columns}; to fix "
+                f"this: use another table, or `trident reset {name}`",
+                topology=name,
+            )
+        if not exists and found.fence.token is not None:
+            raise StateError(
+                f"topology {name!r}: {state} is gone, it was at {found.fence.token}; to fix this: restore it, or "
+                f"`trident reset {name}`",
+                topology=name,
+            )
+
+
+_TEXTS = frozenset({"topology", "uuid", "owner", "columns"})
+_MAY_LACK = frozenset({"txid", "epoch", "attempt_id", "group_first", "ttl_since", "expired"})
+_TOKEN = ("txid", "epoch", "attempt_id")
+
+
+def _check_row(row: Sequence[Any]) -> None:
+    names = StateHeader.COLUMNS.split(", ")
+    if len(row) != len(names) or row[0] != VERSION:
+        version = row[0] if len(row) == len(names) else 0
+        raise StateError(
+            f"the state can't be read: {other_version(version, VERSION)}; nothing of it was changed; to fix this: give "
+            f"the topology another table or prefix"
+        )
+    found = dict(zip(names, row, strict=True))
+    for name, value in found.items():
+        if name in _MAY_LACK and value is None:
+            continue
+        if type(value) is not (str if name in _TEXTS else int):
+            raise StateError(f"the header of the state has {clipped(value)} as {name}; to fix this: restore the store")
+    if found["txid"] is not None and any(found[name] is None for name in _TOKEN):
+        raise StateError("the header of the state has only a part of a commit token; to fix this: restore the store")

@@ -27,8 +27,7 @@ from trident_py.interfaces.states import (
     T,
     ValueUpdater,
 )
-from trident_py.states.expiry import Expiry, WriteTimes, checked_ttl, milliseconds, portion
-from trident_py.states.fenced import Fence
+from trident_py.states.fenced import Expiry, Fence, WriteTimes, checked_ttl, milliseconds, portion
 from trident_py.states.keys import encode_key
 
 _STATE = "the state in memory"

@@ -212,9 +212,9 @@ class RowStream:
     def resources(self, *, cpus: int | None = None, memory: str | None = None, gpus: float | None = None) -> Self:
         """Set the resources of the preceding Python operations, back to the last shuffle or `resources`.
 
-        These operations run in a Spark stage with a separate ``ResourceProfile``, on Standalone, YARN or Kubernetes; so
-        do all operations that Spark adds to that stage. In local mode this changes nothing, and a warning says so.
-        Batches of such a stream share no jobs.
+        These operations run in a Spark stage with a separate ``ResourceProfile``, on Standalone, YARN or Kubernetes.
+        All operations that Spark adds to that stage run there too. In local mode this changes nothing, and a warning
+        says so. Batches of such a stream share no jobs.
 
         Args:
             cpus: the cores of each task.

@@ -46,9 +46,9 @@ from trident_py.windows.windows import Window
 class Stream(RowStream):
     """Rows with named fields, batch by batch. Immutable: every operation returns another stream.
 
-    If an operation can't work, its call raises `TopologyError`. If only Spark can check it (a ``Column``, a SQL string,
-    fields after `transform` without ``schema=``), it is checked at the start of the topology, before anything is
-    emitted.
+    If an operation can't work, its call raises `TopologyError`. Some things only Spark can check: a ``Column``, a SQL
+    string, fields after `transform` without ``schema=``. They are checked at the start of the topology, before anything
+    is emitted.
     """
 
     # --- state queries ------------------------------------------------------------------------------------------------

@@ -196,6 +196,5 @@ class OpenTelemetryListener(TridentListener):
         self._meters, self._traces = Meters(self.topology), Traces(self.topology)
 
     def on_event(self, event: TopologyEvent) -> None:
-        """Measure and trace an event."""
         self._meters.take(event)
         self._traces.take(event)

@@ -36,7 +36,6 @@ class PrometheusListener(TridentListener):
             self._take[measurement.instrument.name](measurement)
 
     def on_event(self, event: TopologyEvent) -> None:
-        """Measure an event."""
         for measurement in self._measured.take(event):
             self._take[measurement.instrument.name](measurement)
 

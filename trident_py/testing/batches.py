@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from coordinators.backends.coordination import Coordination
 from coordinators.backends.local import LocalCoordination
-from trident_py.engine.monitoring.progress import Progress, TransactionProgress
+from trident_py.engine.monitoring.listeners import Progress, TransactionProgress
 from trident_py.topology import TridentTopology
 
 

@@ -48,7 +48,7 @@ class PageServer:
         """The URL for other processes, once it is open."""
         at = self._where
         host = at.shown_host
-        if at.host in ("0.0.0.0", "::"):  # noqa: S104 - all addresses of this machine, which goes by its name elsewhere
+        if at.host in ("0.0.0.0", "::"):  # noqa: S104 - all addresses of this machine; others use its name
             host = socket.gethostname()
         return f"{self._scheme}://{host}:{self._port}"
 

@@ -104,7 +104,7 @@ class StoredTopology:
 
     def answer(self, function: str, args: str, seconds: float) -> RequestAnswer:
         """Refuse: this process doesn't have its states."""
-        raise TridentError(f"nobody leads topology {self.name!r}, so nobody answers", topology=self.name)
+        raise TridentError(f"no process leads topology {self.name!r}, so there is no answer", topology=self.name)
 
     def metrics(self) -> None:
         """Return None: only the leader measures."""

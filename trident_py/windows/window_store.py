@@ -2,8 +2,8 @@
 
 The last rows of one window, and its progress, are in one value: its head. If rows exceed `SEAL_BYTES`, they move to a
 separate slot, which is written again only when no future window needs its rows. So a commit writes one value for each
-window that got rows, and seldom another, for windows of any length; and nothing ever has to be removed. Everything is
-read from the state in each transaction, so nothing can differ from it after a rollback.
+window that got rows, and seldom another, for windows of any length. Nothing ever has to be removed. Everything is read
+from the state in each transaction, so nothing can differ from it after a rollback.
 
 A head is a line of JSON, then rows. Rows are an Arrow record batch without its schema, which preserves every Spark
 type. Windows with other rows, or of other sizes, are refused by the name of the column.
@@ -272,7 +272,6 @@ class LocalWindows(StateFactory):
         return f"w_{readable}_{sha256(self.name.encode()).hexdigest()[:8]}"
 
     def for_fields(self, keys: StructType, value: StructField) -> LocalWindows:
-        """Return this factory for values of these types."""
         return evolve(self, fields=(keys, value))
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> State:

@@ -176,7 +176,7 @@ class _DurationWindow(Window):
         time, ahead = self._pane(own), own - now
         fired: list[Firing] = []
         end = _next(progress.time, slide)
-        # All rows came before this end, as none came after the last time: a window has all from its first on.
+        # All rows came before this end, because none is newer than the last time: a window has all from its first on.
         while panes and end <= time and end - length <= panes[-1][0]:
             first = bisect_left(panes, (end - length,))
             fired.append(Firing(end, panes[first][1], progress.seen))
@@ -253,8 +253,8 @@ class TumblingDuration(_DurationWindow):
     """The rows of each ``length`` of time are a window; each row is in exactly one.
 
     A row's time is the time of its transaction, see `SinkTransaction.time`. Windows begin at the multiples of
-    ``length`` since the epoch (1970, UTC), wherever and whenever the topology is started: windows of an hour begin at
-    full hours.
+    ``length`` since the epoch (1970, UTC), wherever and whenever the topology is started. So windows of an hour begin
+    at full hours.
 
     Args:
         length: in seconds, or a `timedelta`; a millisecond or longer.

@@ -23,13 +23,14 @@ from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import (
     CHUNK_ROWS,
     Columns,
+    RowCollector,
     RowPipeline,
+    Values,
     chunks,
     collector_paused,
     prepared,
     record_batch,
 )
-from trident_py.worker.steps import RowCollector, Values
 
 V = TypeVar("V")
 
@@ -105,7 +106,6 @@ class ReducingAccumulator(Accumulator[Any]):
     aggregator: ReducerAggregator[Any]
 
     def empty(self) -> Any:
-        """Return the initial value."""
         return self.aggregator.init()
 
     def first(self, row: Row) -> Any:
@@ -151,7 +151,6 @@ class AggregatorAccumulator(Accumulator[Emitting]):
         return self.following(self.empty(), row)
 
     def following(self, value: Emitting, row: Row) -> Emitting:
-        """Add one more row."""
         changed = self.aggregator.aggregate(value.value, row, value.collector)
         if changed is not None:
             value.value = changed
@@ -173,15 +172,12 @@ class ChainAccumulator(Accumulator[list[Any]]):
         return [each for accumulator in self.accumulators for each in accumulator.user_code]
 
     def empty(self) -> list[Any]:
-        """Return the values of no rows."""
         return [accumulator.empty() for accumulator in self.accumulators]
 
     def first(self, row: tuple[Row, ...]) -> list[Any]:
-        """Return the values of a group's first row."""
         return [accumulator.first(view) for accumulator, view in zip(self.accumulators, row, strict=True)]
 
     def following(self, value: list[Any], row: tuple[Row, ...]) -> list[Any]:
-        """Return the values after one more row."""
         return [
             accumulator.following(call, view)
             for accumulator, call, view in zip(self.accumulators, value, row, strict=True)

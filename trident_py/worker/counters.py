@@ -182,7 +182,6 @@ class CountingStage:
     fields: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the stage."""
         names = [*self.fields.names, COUNTS]
         with count_scope(CountScope()) as scope:
             for rows in self.stage(batches):

@@ -237,7 +237,6 @@ class TellingStage:
     mark: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the stage."""
         try:
             yield from classified(self._made(batches), self.classify)
         except TaskFailed as error:

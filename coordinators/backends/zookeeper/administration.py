@@ -173,7 +173,7 @@ def _reset_steps(session: ZooKeeperSession, paths: TopologyPaths, after: Topolog
     identity, epoch, record = session.read(paths.identity, paths.epoch, paths.record)
     us = Leader()
     steps: list[Step] = [
-        Create(paths.leader, to_bytes(us), ephemeral=True),  # refused if somebody leads
+        Create(paths.leader, to_bytes(us), ephemeral=True),  # refused if a process leads
         Remove(paths.leader, ANY_VERSION),
     ]
     if identity:

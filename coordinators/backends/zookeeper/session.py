@@ -254,7 +254,7 @@ class ZooKeeperSession:
         return {path: letters for path, letters in rights.items() if letters}
 
     def close_to_others(self, *paths: str) -> None:
-        """Make these nodes changeable by this identity only."""
+        """Restrict these nodes to this identity."""
         self._round(*((path, lambda path=path: self._client.set_acls_async(path, CREATOR_ALL_ACL)) for path in paths))
 
     def ensure_path(self, path: str) -> None:

@@ -163,7 +163,7 @@ def test_who_is_not_let_in_is_told_at_the_start(hosts: str, leading: Lead, acces
         lambda: list_topologies(hosts=hosts, access=access),
     ]
     for use in uses:
-        with pytest.raises(ConfigError, match=rf"refused /.*/trident.*NoAuthError.*{whose} that may do this: check"):
+        with pytest.raises(ConfigError, match=rf"refused /.*/trident.*NoAuthError.*{whose}.* To fix this: check"):
             use()
     assert describe("wordcount", hosts=hosts, access=ANNA).record is None
 
@@ -288,7 +288,7 @@ def test_one_server_that_does_not_answer_is_no_hindrance(secured: Secured, chroo
 def test_a_certificate_that_the_servers_do_not_trust_is_told_at_once(secured: Secured, secure_hosts: str) -> None:
     stranger = Authority.named("strangers", secured.authority.directory).vouch("stranger")
     tls = ZooKeeperTLS(ca_file=secured.tls.ca_file, cert_file=stranger.cert, key_file=stranger.key)
-    assert "that they take our certificate" in _refusal(secure_hosts, ZooKeeperAccess(tls=tls))
+    assert "accept this process's certificate" in _refusal(secure_hosts, ZooKeeperAccess(tls=tls))
 
 
 # --- what is said, and what is not ------------------------------------------------------------------------------------

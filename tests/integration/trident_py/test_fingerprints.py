@@ -35,7 +35,7 @@ from trident_py.interfaces.sinks import SinkTransaction, TransactionalSink, Tran
 from trident_py.operations.builtin import Count
 from trident_py.participants.participant import Leaf, Participant, SinkParticipant
 from trident_py.planner.plan import Branch, plan
-from trident_py.rows.row_hash import hash_rows
+from trident_py.rows.row import hash_rows
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.files.content import open_content
 from trident_py.spouts.files.files import FileEmitter, FileSpout

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.values.attempt import TransactionAttempt
 from trident_py import FixedBatchSpout, MemoryMapState
-from trident_py.graph.row_flow import RowFlow
+from trident_py.graph.graph import RowFlow
 from trident_py.interfaces.operations import ReducerAggregator
 from trident_py.planner.plan import Branch, check, plan
 from trident_py.planner.sharing import shared

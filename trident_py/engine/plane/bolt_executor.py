@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import define, field
 
+from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.counts import Counts
 from trident_py.engine.plane.stimuli import Emitted
 from trident_py.engine.plane.work import BranchInput, Job, JobMember
 

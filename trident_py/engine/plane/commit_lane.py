@@ -89,8 +89,8 @@ class GroupMember:
 class CommitGroup:
     """Consecutive attempts that commit in txid order: a group commit.
 
-    Every output commits small attempts in one step. A large one gets its own step, so that batches that wait for its
-    place may start.
+    Every output commits small attempts in one step. A large one gets its own step: its transaction is closed when that
+    step ends, not with the whole group, and so a new batch may start in its place.
 
     Attributes:
         first: its first transaction.
@@ -158,7 +158,10 @@ class CommitLane:
         yield from self._next()
 
     def step_failed(self, why: Diagnosis) -> Iterator[Instruction]:
-        """Mark the running commit step as failed. Its effects are unknown; the other outputs don't commit it."""
+        """Mark the running commit step as failed. Its effects are unknown; the other outputs don't commit it.
+
+        Only the first member is reported: the master cancels it and every later transaction.
+        """
         group = self._ended_step()
         output = self.outputs[group.output]
         spouts = (output.spout,) if output.spout else ()

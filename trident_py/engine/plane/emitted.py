@@ -2,21 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, reduce
 from operator import add
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-from attrs import field, frozen
+from attrs import define, field, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import NO_ROWS, Fingerprint
-from trident_py.engine.plane.counting import CountsByNode
-from trident_py.rows.row_hash import hash_rows
+from trident_py.rows.row import hash_rows
 from trident_py.rows.schema import arrow_schema
+from trident_py.worker.counters import NodeCounts, summed
 from trident_py.worker.failures import TaskFailed, TaskFailure, by_spout
+
+CountsByNode: TypeAlias = Mapping[str, NodeCounts]
+"""The counts while an attempt was processed, by the node of the function."""
+
+CommitCounts: TypeAlias = Mapping[tuple[int, str], Mapping[str, int]]
+"""The counts in a step of a commit, by transaction and output."""
+
+
+@define
+class TransactionCounts:
+    """Stores the reported counts of attempts and commits. Pure."""
+
+    _processed: dict[TransactionAttempt, dict[str, NodeCounts]] = field(factory=dict, init=False)
+    _committed: dict[int, dict[str, Mapping[str, int]]] = field(factory=dict, init=False)
+
+    def process(self, attempt: TransactionAttempt, counts: CountsByNode) -> None:
+        """Record the counts of one of the jobs of ``attempt``.
+
+        Several branches may have run one node, over the same rows. The counts from more tasks are used, because the
+        other branch may have stopped reading early.
+        """
+        for node, told in counts.items():
+            known = self._processed.setdefault(attempt, {})
+            if node not in known or told.tasks > known[node].tasks:
+                known[node] = told
+
+    def commit(self, counts: CommitCounts) -> None:
+        """Record the counts of a commit step, which may have failed.
+
+        If an output has applied a transaction, the next attempt doesn't call it again. So its first counts are kept
+        until others replace them.
+        """
+        for (txid, output), by_name in counts.items():
+            if by_name:
+                self._committed.setdefault(txid, {})[output] = by_name
+
+    def of(self, attempt: TransactionAttempt) -> Mapping[str, int]:
+        """Return the counts in ``attempt`` so far, by name."""
+        processed = (each.by_name for each in self._processed.get(attempt, {}).values())
+        return _total([*processed, *self._committed.get(attempt.txid, {}).values()])
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """Forget ``attempt``, which will never commit."""
+        self._processed.pop(attempt, None)
+
+    def close(self, attempt: TransactionAttempt) -> None:
+        """Forget ``attempt``, which is committed and has published all its counts."""
+        self._processed.pop(attempt, None)
+        self._committed.pop(attempt.txid, None)
+
+
+def _total(counts: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    return reduce(summed, counts, {})
 
 
 @frozen

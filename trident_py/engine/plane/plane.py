@@ -23,12 +23,12 @@ from attrs import Factory, define, evolve, field, frozen
 
 from coordinators.protocol.messages import Acked, Broken, Diagnosis, Failed, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
+from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.counts import Counts
 from coordinators.values.errors import our_bug
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.commit_lane import CommitGroup, CommitLane, GroupMember, outputs_of
-from trident_py.engine.plane.counting import TransactionCounts
+from trident_py.engine.plane.emitted import TransactionCounts
 from trident_py.engine.plane.instructions import (
     Abandon,
     Abort,
@@ -170,7 +170,7 @@ class DataPlane:
         self._check(stimulus)
         return instructions
 
-    # --- what others may know -----------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     def consumers(self, stream: StreamId) -> int:
         """Return the number of consumers: every spout for ``$batch``, every committing output for ``$commit``."""
@@ -343,7 +343,9 @@ class DataPlane:
     ) -> tuple[TridentBoltExecutor | None, list[Sequence[TransactionAttempt]]]:
         """Return the attempt that made a job fail, if known, and the groups that must run again, one job each.
 
-        If no attempt is the cause, such as for a lost executor, the first one fails, and those after it fail with it.
+        A failure that no batch has caused, such as a lost executor, fails the first attempt; the master cancels those
+        after it. Otherwise, if the error names a transaction of the job, that attempt fails and the others run again
+        together. If it names none, the job is bisected, until a job with one attempt fails.
         """
         live = [executor for executor in executors if not executor.is_cancelled]
         if not live:

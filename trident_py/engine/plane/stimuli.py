@@ -10,7 +10,7 @@ from attrs import field, frozen
 from coordinators.protocol.messages import Diagnosis, Message
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
-from trident_py.engine.plane.counting import CommitCounts, CountsByNode
+from trident_py.engine.plane.emitted import CommitCounts, CountsByNode
 from trident_py.engine.plane.work import Half, Job, Processed
 
 # --- stimuli: from the driver -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from coordinators.protocol.messages import Message
 from coordinators.values.attempt import TransactionAttempt
-from trident_py.engine.plane.counting import CountsByNode
+from trident_py.engine.plane.emitted import CountsByNode
 from trident_py.participants.capabilities import COMMITTING, Capabilities
 
 

@@ -23,7 +23,7 @@ from trident_py.participants.context import CommitSpark
 from trident_py.participants.participant import Participant
 from trident_py.planner.plan import Branch, Plan
 from trident_py.spark.asking import Life
-from trident_py.worker.steps import Values
+from trident_py.worker.pipeline import Values
 
 AskState: TypeAlias = Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
 """Queries a state for rows with these fields; blocks until it may be read."""

@@ -20,7 +20,7 @@ from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.errors import TridentError
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.states import ReadOnlyState, State
-from trident_py.worker.steps import Values
+from trident_py.worker.pipeline import Values
 
 A = TypeVar("A")
 

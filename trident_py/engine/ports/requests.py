@@ -19,8 +19,7 @@ from trident_py.graph.queries import RequestJob, RequestPlan, StateQuery
 from trident_py.interfaces.states import ReadOnlyState
 from trident_py.rows.schema import shown
 from trident_py.spark.failures import Diagnose, Place
-from trident_py.worker.pipeline import RowPipeline
-from trident_py.worker.steps import Values
+from trident_py.worker.pipeline import RowPipeline, Values
 
 ByJob: TypeAlias = Callable[[Operation, Sequence[tuple[Sequence[Values], StructType]]], Sequence[Values]]
 """Runs one operation that is no row operation, over the rows of its inputs."""

@@ -15,7 +15,7 @@ from coordinators.values.canonical import Fingerprint
 from trident_py.engine.plane.emitted import EmittedBatch, Splits
 from trident_py.engine.plane.reading import SplitRead, as_declared
 from trident_py.engine.spark.task_reports import REPORT, Reports, TaskReport
-from trident_py.rows.row_hash import hash_rows
+from trident_py.rows.row import hash_rows
 from trident_py.rows.schema import arrow_schema
 from trident_py.spark.counting import mapped, nullable
 from trident_py.spark.frames import DeferredScan, empty_frame, frame_of_rows

@@ -36,7 +36,7 @@ from trident_py.spark.counting import CountingJob, CountingJobs
 from trident_py.spark.frames import DeferredScan, frame_of_rows
 from trident_py.worker.counters import building, counting_at
 from trident_py.worker.failures import task_failures_told
-from trident_py.worker.steps import Values
+from trident_py.worker.pipeline import Values
 
 
 @frozen

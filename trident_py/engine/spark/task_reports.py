@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from coordinators.values.canonical import NO_ROWS, Fingerprint
 from trident_py.engine.plane.emitted import HASHED_BY_READER, Splits
-from trident_py.rows.row_hash import KIND
+from trident_py.rows.row import KIND
 from trident_py.spark.asking import answer_within
 from trident_py.spark.counting import observed
 from trident_py.spark.frame_hash import counted, fingerprint_of

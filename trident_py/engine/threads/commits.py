@@ -9,15 +9,14 @@ from attrs import define, evolve, field
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.error_text import quoted
-from trident_py.engine.plane.counting import CommitCounts
+from trident_py.engine.plane.emitted import CommitCounts
 from trident_py.engine.plane.instructions import Abort, CommitStep
 from trident_py.engine.plane.stimuli import Aborted, StatesClosed, StepCommitted, StepFailed
 from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
 from trident_py.errors import CoordinationLost, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.participants.participant import Participant
-from trident_py.participants.shared import SharedTransactions
+from trident_py.participants.participant import Participant, SharedTransactions
 from trident_py.spark.failures import Diagnose, Place
 from trident_py.worker.counters import CountScope, count_scope, summed, working_for
 

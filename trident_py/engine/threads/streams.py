@@ -13,9 +13,9 @@ from attrs import define, field
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.messages import Message, Reported
 from coordinators.protocol.protocol import StreamId
+from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
-from coordinators.values.counts import Counts
 from coordinators.values.shutdown import Shutdown
 from trident_py.engine.plane.instructions import Abandon, Instruction, KeepLeading, Post
 from trident_py.engine.plane.plane import DataPlane
@@ -101,7 +101,7 @@ class TopologyStreams:
         return messages
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Return the phases in progress: attempts with a running job, and attempts that a fenced state commits."""
+        """Return the phases in progress: attempts with a running job, and commits by built-in states."""
         if late := self.workers.commits.thread.warning():
             log.warning("topology %s: %s", self.topology, late)
         return self.plane.alive()

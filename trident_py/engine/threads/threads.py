@@ -54,7 +54,7 @@ class Threads:
 
     Attributes:
         name: of the threads, followed by a number if there may be several.
-        count: the most threads.
+        count: the maximum number of threads.
     """
 
     name: str
@@ -201,4 +201,4 @@ class SpoutThreads:
         """Restore the positions of both halves from the record; called once, first."""
         cursors = record.cursors.get(self.tx_id, Cursors())
         self.coordinator.restore(cursors)
-        self.executor.restore(cursors, record.numbers.upto(record.current_txid - 1))
+        self.executor.restore(cursors, record.bindings.upto(record.current_txid - 1))

@@ -193,6 +193,6 @@ def _needs_intents(plan: Plan, participants: Sequence[Participant]) -> bool:
     """Return true if commit intents must be stored: attempts may have different rows, or an output has no fence."""
     opaque = any(spout.spout.replay is not Replay.EXACT for spout in plan.spouts)
     resolving = any(isinstance(spout.spout, PartitionedSpoutAdapter) for spout in plan.spouts)
-    asking = bool(state_queries(plan.graph))  # and what they answer depends on when they are asked
+    asking = bool(state_queries(plan.graph))  # and their answers depend on the time of the query
     unfenced = not all(participant.capabilities.is_fenced for participant in participants)
     return opaque or resolving or asking or unfenced

@@ -47,7 +47,7 @@ def read_token(uuid: str, version_of: Callable[[str], int | None]) -> TableToken
 
     Args:
         uuid: of the topology.
-        version_of: returns the version of an application transaction; None if there is none.
+        version_of: returns the version of an application transaction, or None.
 
     Raises:
         SinkError: another version of trident_py has stored it.

@@ -139,7 +139,6 @@ class IcebergSinkTable(SinkTable):
 
     @property
     def schema(self) -> Schema:
-        """The fields of the table."""
         return self._table.schema()
 
     @property
@@ -153,11 +152,7 @@ class IcebergSinkTable(SinkTable):
         return [each.name for each in self._table.schema().fields if each.required]
 
     def look(self) -> None:
-        """Read the commits since the last look.
-
-        Raises:
-            SinkError: the table is gone.
-        """
+        """Read the commits since the last look; raises `SinkError` if the table is gone."""
         try:
             self._table = self._loaded()
         except NoSuchTableError as error:
@@ -237,7 +232,6 @@ class IcebergSinkTable(SinkTable):
         return list(self._data_files())
 
     def rows_of(self, paths: Sequence[str]) -> int:
-        """Return the number of rows in those of its files that are in ``paths``."""
         files = self._data_files()
         return sum(files[path].record_count for path in paths)
 

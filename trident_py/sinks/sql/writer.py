@@ -15,8 +15,7 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 from trident_py.rows.row import column_values
 from trident_py.sinks.sql.rows_table import RowsTable
 from trident_py.spark.frames import rows_of_frame
-from trident_py.states.fenced import Fence
-from trident_py.states.header import StateHeader
+from trident_py.states.fenced import Fence, StateHeader
 from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.fenced_table import FencedTable

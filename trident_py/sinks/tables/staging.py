@@ -29,7 +29,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from coordinators.values.canonical import NO_ROWS, Fingerprint, Json
 from trident_py.errors import SinkError
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.rows.row_hash import hash_rows
+from trident_py.rows.row import hash_rows
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.tables.store_errors import store_errors
 from trident_py.spark.frames import map_batches, rows_of_frame

@@ -18,7 +18,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import QueryFunction, ReadOnlyState, StateFactory
 from trident_py.rows.schema import shown
-from trident_py.worker.steps import RowCollector
+from trident_py.worker.pipeline import RowCollector
 
 if TYPE_CHECKING:
     from trident_py.states.redis.server import Server

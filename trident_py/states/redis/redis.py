@@ -16,7 +16,7 @@ from trident_py.errors import ConfigError, StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import StateFactory, StateKind
-from trident_py.states.expiry import checked_ttl, milliseconds, ttl_detail
+from trident_py.states.fenced import checked_ttl, milliseconds, ttl_detail
 
 if TYPE_CHECKING:
     from trident_py.states.redis.redis_state import RedisMapState

@@ -20,12 +20,9 @@ from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import FencedState, ITupleCollection, Key, ValueUpdater
-from trident_py.rows.json_rows import json_rows, rows_of_json
-from trident_py.rows.row import rows_of
+from trident_py.rows.row import json_rows, rows_of, rows_of_json
 from trident_py.rows.schema import arrow_table, fields_text
-from trident_py.states.expiry import Expiry, portion
-from trident_py.states.fenced import Fence
-from trident_py.states.header import StateHeader, TableStep
+from trident_py.states.fenced import Expiry, Fence, StateHeader, TableStep, portion
 from trident_py.states.keys import decode_key, encode_keys
 from trident_py.states.redis.server import COMMIT, Server, explained
 

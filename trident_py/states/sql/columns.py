@@ -19,8 +19,7 @@ from pyspark.sql import types as t
 
 from trident_py.errors import StateError
 from trident_py.rows.ddl import parse_ddl
-from trident_py.rows.json_rows import Codec, codec_of
-from trident_py.rows.row import row_class
+from trident_py.rows.row import Codec, codec_of, row_class
 from trident_py.rows.schema import clipped
 from trident_py.states.sql.limits import Limits
 

@@ -15,7 +15,7 @@ from trident_py.errors import StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import StateFactory, StateKind
-from trident_py.states.expiry import milliseconds, ttl_detail
+from trident_py.states.fenced import milliseconds, ttl_detail
 from trident_py.states.sql.reading import ReadTable, TableReader
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from attrs import evolve
 from coordinators.values.errors import located
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.fenced import Fence
-from trident_py.states.header import StateHeader
+from trident_py.states.fenced import Fence, StateHeader
 from trident_py.states.sql.columns import naming_unfit
 from trident_py.states.sql.dialect import AnswerLostError, Connection, Database, Leader, Link
 from trident_py.states.sql.table import Headers

@@ -19,7 +19,7 @@ from pyspark.sql import types as t
 from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StoreBusyException
 from trident_py.interfaces.verdict import Verdict
-from trident_py.states.expiry import checked_ttl
+from trident_py.states.fenced import checked_ttl
 from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import (
     RefusedValueError,
@@ -31,13 +31,12 @@ from trident_py.states.sql.columns import (
     exact_decimal,
     of_type,
 )
-from trident_py.states.sql.dialect import Connection, Dialect, Leader, Link, Row
+from trident_py.states.sql.dialect import Connection, Dialect, ErrorTable, Leader, Link, Row
 from trident_py.states.sql.factory import SQLState
 from trident_py.states.sql.mysql_catalog import as_found, columns_of
 from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Session, SessionDatabase, code_of
 from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import HEADERS, Headers, Table, placed
-from trident_py.states.sql.verdicts import ErrorTable
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from attrs import Factory, field, frozen
 
 from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import ConfigError
-from trident_py.states.expiry import checked_ttl
+from trident_py.states.fenced import checked_ttl
 from trident_py.states.sql.factory import SQLState
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from psycopg.pq import TransactionStatus
 from coordinators.values.secret import HIDDEN, Secret
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.interfaces.verdict import Verdict
-from trident_py.states.sql.dialect import AnswerLostError, Database
+from trident_py.states.sql.dialect import AnswerLostError, Database, ErrorTable
 from trident_py.states.sql.dialect import Link as AnyLink
-from trident_py.states.sql.verdicts import ErrorTable
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 

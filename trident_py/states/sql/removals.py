@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import Key
-from trident_py.states.expiry import Expiry, portion
+from trident_py.states.fenced import Expiry, portion
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.dialect import Connection, Database

@@ -11,9 +11,8 @@ from attrs import evolve, frozen
 
 from coordinators.values.secret import Secret
 from trident_py.errors import FailedException, StateError, StoreBusyException
-from trident_py.states.sql.dialect import AnswerLostError, Database, Leader, Link
+from trident_py.states.sql.dialect import AnswerLostError, Database, ErrorTable, Leader, Link
 from trident_py.states.sql.urls import DatabaseUrl
-from trident_py.states.sql.verdicts import ErrorTable
 
 LOCK_SECONDS = 10
 """How long a commit waits for a lock that another session holds."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import Factory, field, frozen
 
 from trident_py.errors import StateError
-from trident_py.states.expiry import checked_ttl
+from trident_py.states.fenced import checked_ttl
 from trident_py.states.sql.factory import SQLState
 from trident_py.states.sql.sqlite_database import SQLiteDatabase, check_name
 

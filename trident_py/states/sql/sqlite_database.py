@@ -28,10 +28,9 @@ from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.interfaces.verdict import Verdict
 from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import Convert, as_day, as_float, as_integer, as_text, exact_decimal, of_type
-from trident_py.states.sql.dialect import Connection, Database, Dialect, Leader, Link, Row
+from trident_py.states.sql.dialect import Connection, Database, Dialect, ErrorTable, Leader, Link, Row
 from trident_py.states.sql.sqlite_catalog import as_found, columns_of, limits_of
 from trident_py.states.sql.table import Headers
-from trident_py.states.sql.verdicts import ErrorTable
 
 WRITE_LOCK = 120
 """The byte of the wal-index that stands for the write lock."""

@@ -19,12 +19,11 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKe
 from trident_py.interfaces.states import StagingState, combiner_updater
 from trident_py.rows.row import column_values
 from trident_py.states.sql.columns import naming_unfit
-from trident_py.states.sql.dialect import Connection, Database, Link
+from trident_py.states.sql.dialect import Connection, Database, Link, ending_at_refusals
 from trident_py.states.sql.leftovers import Leftovers
 from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState
 from trident_py.states.sql.stored import StoredRows
 from trident_py.states.sql.table import Staging, Table
-from trident_py.states.sql.verdicts import ending_at_refusals
 from trident_py.worker.failures import by_state, telling
 
 REPORTS = "task bigint, rows bigint"

@@ -18,16 +18,14 @@ from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import FencedState, ITupleCollection, Key, ValueUpdater
-from trident_py.states.fenced import Fence
-from trident_py.states.header import StateHeader, TableStep
+from trident_py.states.fenced import Fence, StateHeader, TableStep
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import loaded_rows
-from trident_py.states.sql.dialect import Connection, Database
+from trident_py.states.sql.dialect import Connection, Database, ending_at_refusals
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.removals import ChangedKey, Removals, RemovedRows
 from trident_py.states.sql.table import Table
-from trident_py.states.sql.verdicts import ending_at_refusals
 
 MADE_MAX = 10**10
 CHUNK_ROWS = 1_000  # the rows that user code combines between two statements

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import StateError
-from trident_py.states.header import StateHeader
+from trident_py.states.fenced import StateHeader
 from trident_py.states.sql.catalog import ONLY_KEY, FoundTable
 from trident_py.states.sql.columns import TypedColumn, UnfitError, as_key, check_distinct, declared
 from trident_py.states.sql.dialect import Connection, Dialect

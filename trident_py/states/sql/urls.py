@@ -15,8 +15,8 @@ class DatabaseUrl:
     """The parts of a database's URL, without escapes.
 
     Attributes:
-        port: None: the server's usual one.
-        options: what stands behind ``?``.
+        port: None: the server's usual port.
+        options: the parameters after ``?``.
     """
 
     scheme: str

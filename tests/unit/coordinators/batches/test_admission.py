@@ -94,7 +94,7 @@ def test_numbers_stay_dense_however_many_are_empty() -> None:
         fires(world, txid)
     given = [number for number in world.numbers.values() if number is not None]
     assert given == list(range(1, len(given) + 1))
-    assert len(world.driver.record.numbers.empty) <= 2  # of those that are kept
+    assert len(world.driver.record.bindings.empty) <= 2  # of those that are kept
 
 
 def test_an_empty_transaction_stays_empty_over_a_failure_and_a_takeover() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinators.driver.wish_desk import IdleWaiters
+from coordinators.driver.driver import IdleWaiters
 from coordinators.protocol.messages import IdleWanted
 
 

@@ -13,6 +13,7 @@ from coordinators.protocol.messages import Acked, Failed, FailureKind, OffsetsRe
 from coordinators.protocol.protocol import StreamId
 from coordinators.status.listener import (
     CommittedEvent,
+    Counts,
     EmittedEvent,
     FailedEvent,
     LeadingEvent,
@@ -22,7 +23,6 @@ from coordinators.status.listener import (
 )
 from coordinators.status.status import TopologyStatus
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.counts import Counts
 from coordinators.values.errors import SpoutError
 from tests.unit.coordinators.world import Numbers, World, attempt
 

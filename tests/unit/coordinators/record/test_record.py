@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from coordinators.record.record import (
     INLINE_BYTES_MAX,
     INLINE_TOTAL_BYTES_MAX,
+    Bindings,
     CommitIntent,
     CoordinatorRecord,
     EncodedRecord,
@@ -23,7 +24,6 @@ from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Fingerprint, canonical_json, content_hash
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import MetadataError
-from coordinators.values.numbers import SpoutNumbers
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COUNTS = st.integers(0, 2**63)
@@ -60,7 +60,7 @@ RECORDS = st.builds(
     declared=st.none() | st.dictionaries(TEXT, JSON, max_size=3),
     accepted=st.lists(TEXT, max_size=2).map(tuple),
     gaps=st.dictionaries(TEXT, st.builds(range, COUNTS, COUNTS), max_size=2),
-    numbers=st.builds(SpoutNumbers, st.lists(COUNTS, max_size=2).map(tuple), COUNTS),
+    bindings=st.builds(Bindings, st.lists(COUNTS, max_size=2).map(tuple), COUNTS),
     standing=STANDING,
     outcomes=st.lists(st.builds(Outcome, TEXT, st.none() | st.sampled_from(Action), STANDING, COUNTS), max_size=2).map(
         tuple

@@ -6,14 +6,13 @@ from typing import Any
 
 from attrs import evolve
 
-from coordinators.record.record import CommitIntent, CoordinatorRecord, Failure
+from coordinators.record.record import Bindings, CommitIntent, CoordinatorRecord, Failure
 from coordinators.record.store import TopologyIdentity
 from coordinators.record.wishes import Hold, Standing
 from coordinators.status.candidate import Leader
 from coordinators.status.description import TopologyDescription
 from coordinators.status.status import SourceStatus, TopologyStatus
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.numbers import SpoutNumbers
 
 LEADER = Leader("vm", 42, "1970-01-01T00:01:40+00:00")
 BOOM = Failure(2, 1, "ValueError: boom", since=60.0, last=70.0, tries=3)
@@ -49,7 +48,7 @@ def test_what_was_begun_and_is_not_committed_is_told_and_what_is_committed_is_no
         attempt_ids={4: 0, 5: 1, 6: 0},
         committing=(CommitIntent(TransactionAttempt(5, 1), "hash"),),
         times={5: 60_000, 6: 61_000},
-        numbers=SpoutNumbers(empty=(6,)),
+        bindings=Bindings(empty=(6,)),
         failures={4: BOOM, 5: BOOM},
     )
     first, second = seen.transactions

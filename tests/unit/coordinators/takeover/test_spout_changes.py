@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from coordinators.record.record import CommitIntent
+from coordinators.record.record import Bindings, CommitIntent
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json
-from coordinators.values.numbers import SpoutNumbers
 from tests.unit.coordinators.comparing import (
     NEW,
     USUAL,
@@ -33,8 +32,8 @@ def test_a_renamed_spout_is_refused_with_both_names_the_states_it_would_fill_and
     text = refusal(record, spout("log-lines"), state(spouts="log-lines"))
     assert text.startswith(
         "spout 'log-lines' is new and would be read from the beginning, while 'lines', which was read before "
-        "transaction 2, is not declared any more. If they are the same source, all its rows count twice in counts: call "
-        "it 'lines' as before. If it is another source, accept it: TridentConfig(accept=['spout:log-lines:"
+        "transaction 2, is not declared any more. If they are the same source, all its rows count twice in counts: "
+        "call it 'lines' as before. If it is another source, accept it: TridentConfig(accept=['spout:log-lines:"
     )
 
 
@@ -123,9 +122,9 @@ def test_a_spout_may_give_other_fields_and_what_was_read_before_is_not_compared_
 
 def test_definitions_go_by_numbers_and_what_is_told_by_transactions() -> None:
     ran_before = ran(NEW, spout(), spout("others"), upto=2)
-    numbers, metadata = SpoutNumbers((3, 5)), {2: {"lines": 20, "others": 1}, 3: {"lines": 30}, 4: {"lines": 40}}
+    numbers, metadata = Bindings((3, 5)), {2: {"lines": 20, "others": 1}, 3: {"lines": 30}, 4: {"lines": 40}}
     record = evolve(ran_before, current_txid=4, metadata=metadata, fingerprints={4: {"lines": Fingerprint(3, 7)}})
-    record = evolve(record, numbers=numbers)
+    record = evolve(record, bindings=numbers)
     assert "transactions 4 to 6, which it has a part in, are not committed" in refusal(record, spout("others"))
     found = changed(record, spout(fields="value string, source string"), spout("others"))
     assert "transaction 6 was read before and not committed" in found.lines[-1]

@@ -8,14 +8,13 @@ import pytest
 from attrs import define, evolve, field
 
 from coordinators.record.declarations import Declared, StoredDeclaration
-from coordinators.record.record import CommitIntent, CoordinatorRecord, Failure
+from coordinators.record.record import Bindings, CommitIntent, CoordinatorRecord, Failure
 from coordinators.record.store import InMemoryCoordination, TopologyIdentity
 from coordinators.takeover.takeover import Torn, recover
 from coordinators.values.attempt import CommitToken, TransactionAttempt
 from coordinators.values.canonical import Fingerprint, canonical_json, content_hash
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import FencedError, StateError
-from coordinators.values.numbers import SpoutNumbers
 
 
 @define
@@ -93,10 +92,10 @@ def test_an_empty_transaction_that_every_state_has_is_closed_and_leaves_the_last
         metadata={41: {"lines": ["of 42"]}, 42: {"lines": ["of 44"]}},
         fingerprints={42: {"lines": Fingerprint(44, 1)}},
         committing=(CommitIntent(TransactionAttempt(43, 0), content_hash(canonical_json({}))),),
-        numbers=SpoutNumbers((43,), forgotten=1),
+        bindings=Bindings((43,), forgotten=1),
     )
     record = recover(coordination.acquire(), [Remembered(committed=43)])
-    assert (record.current_txid, [*record.metadata], record.numbers) == (44, [41, 42], SpoutNumbers((43,), 1))
+    assert (record.current_txid, [*record.metadata], record.bindings) == (44, [41, 42], Bindings((43,), 1))
     record = recover(coordination.acquire(), [Remembered(committed=44)])
     assert (record.current_txid, [*record.metadata], [*record.fingerprints]) == (45, [42], [])
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from coordinators.status.listener import Counts, no_counts
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.counts import Counts, no_counts
 
 
 def test_counts_add_up_by_name_whatever_their_sign() -> None:

@@ -66,7 +66,7 @@ def test_whoever_waits_for_a_source_says_for_which_and_since_when() -> None:
     first, *_, way_out = details(entry, is_led=True, now=LAST)
     assert first == "transaction 5, waits for spout 'orders', tried 7 times since 14:56:58: URLError: refused"
     assert way_out == "→ check the source of 'orders'; it is tried again, at least each half minute"
-    assert "when the source of 'orders' is there" in list(details(entry, is_led=False, now=LAST))[-1]
+    assert "when the source of 'orders' can be reached" in list(details(entry, is_led=False, now=LAST))[-1]
 
 
 def test_what_is_committed_by_now_has_not_failed() -> None:

@@ -193,7 +193,7 @@ def test_a_nonce_of_a_server_that_could_be_anything_is_not_signed(
         found_in(monkeypatch, coordination)
         coordination.lead("words", address)
         assert main(["request", "words", "count", "to", "--timeout", "0.1"]) == 1
-    assert "it gives no nonce" in capsys.readouterr().err
+    assert "it returns no nonce" in capsys.readouterr().err
     assert impostor.sent == []
 
 
@@ -206,7 +206,7 @@ def test_an_address_that_is_no_server_is_not_asked(
     found_in(monkeypatch, coordination)
     coordination.lead("words", address)
     assert main(["request", "words", "count", "to", "--timeout", "0.1"]) == 1
-    assert "can't be asked" in capsys.readouterr().err
+    assert "can't be reached" in capsys.readouterr().err
 
 
 def test_who_asks_another_machine_by_plain_http_is_warned(

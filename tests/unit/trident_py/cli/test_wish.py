@@ -72,7 +72,7 @@ def test_each_wish_is_waited_for_and_told(coordination: LocalCoordination, capsy
     assert paused == f"topology 'wordcount' is paused, with 2 transactions under way, and commit; {lifts}"
     limited = told(capsys, "rate", "wordcount", "--batches-per-second", "0.5", "--pending", "1")
     assert limited.startswith("topology 'wordcount' starts at most 0.5 new batches per second and has at most 1 trans")
-    assert told(capsys, "resume", "wordcount") == "topology 'wordcount' goes on, and nothing is held back"
+    assert told(capsys, "resume", "wordcount") == "topology 'wordcount' continues, without limits"
 
 
 def test_a_drain_is_waited_for_until_it_is_done(
@@ -92,7 +92,7 @@ def test_where_nobody_leads_the_wish_stands(
 ) -> None:
     Leader(coordination).store.close()
     assert told(capsys, "pause", "wordcount").startswith(
-        "nobody leads topology 'wordcount': the wish stands, whoever l"
+        "no process leads topology 'wordcount': the next leader carries"
     )
     assert [wish.action for wish in coordination.describe("wordcount").wishes] == [Action.PAUSE]
     told(capsys, "drain", "wordcount", status=1)
@@ -103,7 +103,7 @@ def test_a_leader_that_does_not_answer_is_named(
 ) -> None:
     Leader(coordination)
     silent = told(capsys, "pause", "wordcount", "--timeout", "0", status=1)
-    assert "leads topology 'wordcount', and has not carried out the wish within 0 s; the wish stands" in silent
+    assert "leads topology 'wordcount', and has not carried out the wish within 0 s; it can still do so" in silent
 
 
 def test_a_leader_that_does_not_know_the_wish_has_changed_nothing(
@@ -124,7 +124,7 @@ def test_a_wish_that_a_reset_has_forgotten_is_not_waited_for(
 ) -> None:
     Leader(coordination).store.close()
     monkeypatch.setattr(LocalCoordination, "wish", lambda self, name, _: self.reset(name))
-    assert told(capsys, "pause", "wordcount", status=1).endswith("was reset meanwhile, which forgot the wish")
+    assert told(capsys, "pause", "wordcount", status=1).endswith("was reset meanwhile, which deleted the wish")
 
 
 def test_all_of_it_is_there_as_json(coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]) -> None:

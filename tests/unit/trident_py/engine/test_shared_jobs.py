@@ -21,8 +21,7 @@ from trident_py.interfaces.spouts import Emitter
 from trident_py.participants.participant import Leaf
 from trident_py.rows.schema import arrow_schema, schema_of
 from trident_py.worker.failures import TaskFailed, TaskFailure, by_user_code, task_failures_told, telling
-from trident_py.worker.pipeline import RowPipeline
-from trident_py.worker.steps import FlatMapStep, tagged
+from trident_py.worker.pipeline import FlatMapStep, RowPipeline, tagged
 
 SOURCE = StructType([StructField("_transaction", LongType()), StructField("value", StringType())])
 

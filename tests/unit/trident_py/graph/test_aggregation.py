@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.trident_py.worker.aggregators import Longest, Sorted, Total
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import Scope, aggregate_call, aggregation, with_call
-from trident_py.graph.graph import Engine
-from trident_py.graph.row_flow import NeedsSpark, RowFlow
+from trident_py.graph.graph import Engine, NeedsSpark, RowFlow
 from trident_py.operations.builtin import Count, Sum
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of

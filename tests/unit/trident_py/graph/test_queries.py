@@ -90,8 +90,8 @@ def test_s15_what_a_state_can_t_be_asked_is_an_error_where_it_is_declared(topolo
         (by_two, ["n", "word"], MapGet(), "c long", "is struct<n:int,word:string>; name a field for each part of the"),
         (by_two, ["word", "at"], MapGet(), "c long", "a field for each part of the key, of its type"),
         (by_two, ["word", "n"], MapGet(), "c long, d long", r"MapGet gives one value: one field, not \['c', 'd'\]"),
-        (total, "word", MapGet(), "c long", r"the state is not grouped, so it has no keys; ask it with SnapshotGet"),
-        (by_two, "word", SnapshotGet(), "c long", r"a value for each struct<word:string,n:int>; ask it with MapGet"),
+        (total, "word", MapGet(), "c long", r"the state is not grouped, so it has no keys; query it with SnapshotGet"),
+        (by_two, "word", SnapshotGet(), "c long", r"a value for each struct<word:string,n:int>; query it with MapGet"),
         (total, "word", SnapshotGet(), "c long, d long", "SnapshotGet gives one value"),
         (
             by_two,
@@ -114,7 +114,7 @@ def test_s15_what_a_state_can_t_be_asked_is_an_error_where_it_is_declared(topolo
 def test_t9_mistakes_with_static_states_are_errors_where_they_are_declared(topology: TridentTopology) -> None:
     with pytest.raises(TopologyError, match="a state factory is an instance of StateFactory"):
         topology.new_static_state(LengthsFactory)  # type: ignore[arg-type]
-    with pytest.raises(TopologyError, match="is filled by a topology"):
+    with pytest.raises(TopologyError, match="is written by a topology"):
         topology.new_static_state(MemoryMapState.factory())
     with pytest.raises(TopologyError, match="nothing in this topology writes the state"):
         topology.new_static_state(LengthsFactory()).new_values_stream()

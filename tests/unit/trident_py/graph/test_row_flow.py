@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from trident_py.graph.row_flow import RowFlow, travelled
+from trident_py.graph.graph import RowFlow, travelled
 from trident_py.graph.rowwise import map_rows
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.worker.failures import TaskFailed

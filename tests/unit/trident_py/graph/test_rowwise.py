@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trident_py.errors import TopologyError
-from trident_py.graph.row_flow import NeedsSpark, RowFlow
+from trident_py.graph.graph import NeedsSpark, RowFlow
 from trident_py.graph.rowwise import (
     ColumnFilter,
     RowOperation,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
-from trident_py.graph.row_flow import RowFlow
+from trident_py.graph.graph import RowFlow
 from trident_py.graph.sample import Sample, sample_of
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of

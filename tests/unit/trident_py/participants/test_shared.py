@@ -22,8 +22,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import StateFactory
 from trident_py.operations.builtin import Count
-from trident_py.participants.participant import Participant, SinkParticipant, everything
-from trident_py.participants.shared import SharedTransactions
+from trident_py.participants.participant import Participant, SharedTransactions, SinkParticipant, everything
 from trident_py.participants.states import AggregateParticipant
 from trident_py.rows.schema import schema_of
 from trident_py.sinks.sql.sink import SQLSink

@@ -170,12 +170,12 @@ def test_t7_t9_explain_shows_requests_and_the_states_that_are_only_asked() -> No
     state = topology.new_static_state(OpaqueMap.factory(store))
     topology.new_drpc_stream("count").state_query(state, "args", MapGet(), "n bigint")
     lines = [" ".join(line.split()) for line in topology.explain().splitlines()]
-    at = lines.index("states that are only asked")
+    at = lines.index("static states, which are only queried")
     assert lines[at:] == [
-        "states that are only asked",
+        "static states, which are only queried",
         "static-state: OpaqueMap over store",
         "",
-        "requests: beside batches, all states at one committed transaction",
+        "requests: independent of batches, all states at one committed transaction",
         "count",
         "new_drpc_stream('count') args string",
         "state_query('static-state', MapGet) driver args string, n bigint",

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from coordinators.values.attempt import TransactionAttempt
+from trident_py.engine.rows.row_engine import rows_of_branch, spark_needed
 from trident_py.errors import TopologyError
-from trident_py.graph.row_flow import RowFlow
+from trident_py.graph.graph import RowFlow
 from trident_py.operations.builtin import Count, Sum
-from trident_py.planner.on_rows import rows_of_branch, spark_needed
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.fixed import FixedBatchSpout

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinators.values.canonical import canonical_json
-from trident_py.rows.json_rows import json_rows, rows_of_json
+from trident_py.rows.row import json_rows, rows_of_json
 from trident_py.rows.schema import schema_of
 
 

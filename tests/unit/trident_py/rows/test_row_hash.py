@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from coordinators.values.canonical import Fingerprint
-from trident_py.rows.row_hash import CHUNK_ROWS, hash_rows
+from trident_py.rows.row import CHUNK_ROWS, hash_rows
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
 
 AT = datetime(2026, 7, 1, 12, 30, 15, 123456, UTC)

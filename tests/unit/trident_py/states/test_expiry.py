@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trident_py.errors import TopologyError
-from trident_py.states.expiry import PORTION_KEYS, Expiry, WriteTimes, checked_ttl, milliseconds, portion
+from trident_py.states.fenced import PORTION_KEYS, Expiry, WriteTimes, checked_ttl, milliseconds, portion
 
 
 def test_without_a_ttl_nothing_expires() -> None:

@@ -5,8 +5,7 @@ from attrs import evolve
 
 from trident_py.errors import FencedError, StateError
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
-from trident_py.states.fenced import Fence
-from trident_py.states.header import StateHeader, TableStep
+from trident_py.states.fenced import Fence, StateHeader, TableStep
 
 TOPOLOGY = TopologyKey("wordcount", "8d1f", 2)
 FOUND = StateHeader(Fence(TOPOLOGY, 3, CommitToken(7, 3, 1), 6), "them", "word string, count bigint")

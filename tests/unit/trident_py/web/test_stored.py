@@ -78,7 +78,7 @@ def test_what_a_topology_has_done_is_shown_when_it_runs_no_more(tmp_path: Path, 
             assert [each["txid"] for each in client.get("/tx?failed=true").json] == [2]
             assert client.get("/tx/1").json["outcome"] == "committed"
             asked = client.get("/drpc/count/to")
-            assert (asked.status, "nobody leads" in asked.json["error"]) == (503, True)
+            assert (asked.status, "no process leads" in asked.json["error"]) == (503, True)
 
 
 def test_without_a_history_there_is_nothing_to_show(tmp_path: Path, history: Path) -> None:

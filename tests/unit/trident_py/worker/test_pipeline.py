@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of, select
-from trident_py.worker.pipeline import CHUNK_BYTES, CHUNK_ROWS, RowPipeline, chunks, collector_paused
-from trident_py.worker.steps import FilterStep, FlatMapStep, MapStep, ProjectStep
+from trident_py.worker.pipeline import (
+    CHUNK_BYTES,
+    CHUNK_ROWS,
+    FilterStep,
+    FlatMapStep,
+    MapStep,
+    ProjectStep,
+    RowPipeline,
+    chunks,
+    collector_paused,
+)
 
 LINES = schema_of("value string, position bigint")
 

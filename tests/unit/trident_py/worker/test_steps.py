@@ -12,7 +12,7 @@ from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Function
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import append, schema_of, select
-from trident_py.worker.steps import (
+from trident_py.worker.pipeline import (
     EachStep,
     FilterStep,
     FlatMapStep,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinators.status.listener import CommittedEvent
 from coordinators.values.attempt import TransactionAttempt
-from trident_py.engine.monitoring.progress import RECENT, Progress
+from trident_py.engine.monitoring.listeners import RECENT, Progress
 
 
 def committed(txid: int, words: int = 1) -> CommittedEvent:

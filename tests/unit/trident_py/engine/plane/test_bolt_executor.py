@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.counts import Counts
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.stimuli import Emitted
 from trident_py.engine.plane.work import BranchInput

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinators.values.attempt import TransactionAttempt
-from trident_py.engine.plane.counting import TransactionCounts
+from trident_py.engine.plane.emitted import TransactionCounts
 from trident_py.worker.counters import NodeCounts
 
 FIRST, AGAIN = TransactionAttempt(7, 0), TransactionAttempt(7, 1)

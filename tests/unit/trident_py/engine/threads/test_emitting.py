@@ -12,7 +12,7 @@ from tests.unit.trident_py.engine.driving import spout_of
 from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.stimuli import CheckpointBegun, EmitFailed, Emitted
-from trident_py.engine.threads.emitting import Running, SpoutEmission, Unwanted
+from trident_py.engine.threads.workers import Running, SpoutEmission, Unwanted
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
 

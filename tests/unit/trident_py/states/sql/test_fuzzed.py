@@ -19,7 +19,7 @@ from trident_py.errors import TridentError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.rows.schema import schema_of
-from trident_py.states.header import StateHeader
+from trident_py.states.fenced import StateHeader
 from trident_py.states.keys import decode_key, encode_key
 from trident_py.states.sql.columns import declared_fields
 from trident_py.states.sql.reading import TableReader

@@ -29,7 +29,7 @@ from trident_py.interfaces.states import FencedState, ITupleCollection, Removabl
 from trident_py.operations.builtin import Count
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states.expiry import PORTION_KEYS
+from trident_py.states.fenced import PORTION_KEYS
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.reading import TableReader
 from trident_py.states.sql.sqlite import SQLiteState

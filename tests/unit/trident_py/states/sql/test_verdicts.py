@@ -12,7 +12,7 @@ import pytest
 from trident_py.errors import FailedException, StateError, StoreBusyException
 from trident_py.interfaces.verdict import UnknownErrors, Verdict
 from trident_py.states.sql import mysql, postgres_client, sqlite_database
-from trident_py.states.sql.verdicts import ErrorTable
+from trident_py.states.sql.dialect import ErrorTable
 
 AGAIN, BATCH, NEVER = StoreBusyException, FailedException, StateError
 
@@ -64,7 +64,7 @@ def test_an_error_that_is_not_known_comes_again_with_a_warning_after_a_minute(
         assert isinstance(table.error("table 'x'", "strange", [7]), StoreBusyException)
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 2
-    assert "for 60 s the same error has come again" in told[0]
+    assert "an error that trident_py doesn't know has repeated for 60 s" in told[0]
     assert "table 'x': strange (error 7)" in told[0]
     now[0] += 3600
     table.error("table 'x'", "strange", [7])

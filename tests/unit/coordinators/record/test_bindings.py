@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.values.numbers import SpoutNumbers
+from coordinators.record.record import Bindings, Empty
 
-NUMBERS = SpoutNumbers((4, 5, 8), forgotten=2)
+NUMBERS = Bindings((4, 5, 8), forgotten=2)
 
 
 def test_until_the_first_empty_one_a_number_is_a_txid() -> None:
-    assert [SpoutNumbers().of(txid) for txid in (1, 2, 7)] == [1, 2, 7]
+    assert [Bindings().number(txid) for txid in (1, 2, 7)] == [1, 2, 7]
 
 
 def test_numbers_go_on_without_a_gap() -> None:
-    assert {txid: NUMBERS.of(txid) for txid in range(3, 11)} == {
+    assert {txid: NUMBERS.number(txid) for txid in range(3, 11)} == {
         3: 1, 4: None, 5: None, 6: 2, 7: 3, 8: None, 9: 4, 10: 5,
     }  # fmt: skip
     assert [NUMBERS.txid(number) for number in range(1, 6)] == [3, 6, 7, 9, 10]
@@ -24,9 +24,9 @@ def test_numbers_go_on_without_a_gap() -> None:
 @pytest.mark.parametrize("first", range(3, 12))
 def test_what_is_forgotten_changes_no_number_of_the_others(first: int) -> None:
     kept = NUMBERS.kept_from(first)
-    assert [kept.of(txid) for txid in range(first, 14)] == [NUMBERS.of(txid) for txid in range(first, 14)]
+    assert [kept.number(txid) for txid in range(first, 14)] == [NUMBERS.number(txid) for txid in range(first, 14)]
     assert all(kept.txid(number) == NUMBERS.txid(number) for number in range(NUMBERS.upto(first) + 1, 14))
 
 
 def test_one_more_moves_the_numbers_behind_it() -> None:
-    assert [NUMBERS.with_empty(10).of(txid) for txid in (9, 10, 11)] == [4, None, 5]
+    assert [NUMBERS.bind(10, Empty()).number(txid) for txid in (9, 10, 11)] == [4, None, 5]
