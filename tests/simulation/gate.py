@@ -95,7 +95,7 @@ SCOPES = {
             processes=1,
         ),
         Scope("a wish, and a silence", {"wish": 1, "timeout": 1}, rows=1, processes=1),
-        Scope("a pause by the process, and a kill", {"own pause": 1, "kill": 1}, rows=1, processes=1),
+        Scope("a pause by the leader, and a kill", {"own pause": 1, "kill": 1}, rows=1, processes=1),
         Scope("two wishes", {"wish": 2}, rows=1, max_spout_pending=1, processes=1),
         Scope(
             "a wish, and a server that lags",
@@ -243,7 +243,7 @@ GATE = {
     "carried out once": "a wish, and a server that lags",
     "wishes that wait": "a wish, and a crash at any step",
     "lasting wishes": "a wish, and a crash at any step",
-    "own pause ends": "a pause by the process, and a kill",
+    "own pause ends": "a pause by the leader, and a kill",
     "paused by operators": "a wish, and a silence",
     "drains begin nothing": "a wish while a third row waits",
     "drained, then paused": "a wish, and a silence",

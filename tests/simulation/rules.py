@@ -72,7 +72,7 @@ RULES = {
     "carried out once": "a wish with a stored outcome is not carried out again, even if a server shows old data",
     "wishes that wait": "a new leader looks for wishes that were made before it led",
     "lasting wishes": "a wish is in effect until it is lifted, under every leader",
-    "own pause ends": "a pause that the leading process asked for ends with its leadership",
+    "own pause ends": "a pause that the leader's own process requested ends with the leadership",
     "paused by operators": "during an operator's pause nothing starts, not even a replay",
     "drains begin nothing": "a drain admits replays of transactions that have begun, and nothing new",
     "drained, then paused": "a drain becomes a pause in the write that closes the last transaction that had begun",
