@@ -274,25 +274,29 @@ ROWS = {
     "a class is renamed and derived from the old one": "a class renamed by deriving",
     "a state, window or sink is added": "a state, window or sink more",
     "a state, window or sink is left out": "one less",
-    "it comes back later (a state)": "test_a_state_that_comes_back_misses_transactions_and_may_be_accepted_so",
+    "the state that was left out is declared again": (
+        "test_a_state_that_comes_back_misses_transactions_and_may_be_accepted_so"
+    ),
     "a table, or the name of a state, is changed": "a table renamed",
     "a spout is added": "test_a_spout_that_is_added_begins_where_the_topology_is",
     "a spout is left out": "test_a_spout_cannot_be_left_out_of_transactions_that_are_not_committed",
-    "it comes back later (a spout)": "test_a_spout_that_was_left_out_goes_on_where_it_was_when_it_comes_back",
+    "the spout that was left out is declared again": (
+        "test_a_spout_that_was_left_out_goes_on_where_it_was_when_it_comes_back"
+    ),
     "a spout is renamed; or one is left out, and another is new": (
         "test_a_renamed_spout_is_refused_with_both_names_the_states_it_would_fill_and_the_ways_on"
     ),
     "a spout of another class under the same `tx_id`": "another kind of spout",
     "the fields of a spout": "fields of a spout",
     "the glob of a `FileSpout`": "files",
-    "what a spout promises (`replay`)": "what a spout promises",
+    "the guarantee of a spout (`replay`)": "what a spout promises",
     "a `ttl` is added to a state": "a ttl added",
     "a `ttl` is made shorter, longer, or left out": "a ttl changed",
     "another aggregator or updater, or another field for it": "another aggregator",
     "the group fields or the type of the value of a SQL state": "group fields",
-    "the kind of a state of your own, its keys, its number of parts": "parts of a state",
+    "the kind of a state that you wrote, its keys, its number of parts": "parts of a state",
     "kind, length, slide, keys or fields of a window": "the length of a window",
-    "what leads to a window, sink or state that has no name of its own": "another window without a name",
+    "the operations before an unnamed window, sink or state": "another window without a name",
     "the fields of a sink": "fields of a sink",
 }
 """The first column of the table, and the test of each row: here, or in tests/unit/coordinators."""
