@@ -28,6 +28,7 @@ IN_BATCHES = [(txid, number) for txid, number in ((1 + n // PER_BATCH, n) for _,
 """What is to be read: each number, with its transaction."""
 
 
+@pytest.mark.slow
 def test_killed_between_rename_and_sync_each_transaction_is_there_whole_and_once(
     tmp_path: Path, zookeeper: str
 ) -> None:

@@ -230,7 +230,14 @@ def test_the_first_ctrl_c_lets_what_is_under_way_commit(
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
-@pytest.mark.parametrize("mode", ["mixed", "control-group", "process-group"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "mixed",
+        pytest.param("control-group", marks=pytest.mark.slow),
+        pytest.param("process-group", marks=pytest.mark.slow),
+    ],
+)
 def test_sigterm_lets_what_is_under_way_commit_however_a_service_manager_sends_it(
     mode: str, zookeeper: str, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def expected(job: Path) -> Counter[str]:
     return Counter(word for file in job.with_name("lines").iterdir() for word in file.read_text().split())
 
 
+@pytest.mark.slow
 def test_a_topology_runs_on_a_standalone_master_and_ships_its_code(
     job: Path, zookeeper: str, cluster: SparkCluster
 ) -> None:

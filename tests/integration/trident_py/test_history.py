@@ -49,7 +49,7 @@ def committed(found: list[dict[str, object]]) -> int:
     return sum(each["outcome"] == "committed" for each in found)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_after_a_kill_the_history_says_what_was_committed_and_by_whom(

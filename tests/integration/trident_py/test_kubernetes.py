@@ -201,7 +201,7 @@ def pods_of(requests: list[Request]) -> list[Mapping[str, Any]]:
     return [each.body for each in requests if (each.verb, each.resource) == ("create", "pods")]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_driver_asks_for_executors_that_find_it_and_end_with_it_and_for_nothing_it_may_not(
     manifest: Manifest, api: KubernetesApi, mounted: Path, zookeeper: str
 ) -> None:

@@ -51,6 +51,7 @@ def asked(directory: Path, zookeeper: str, *words: str) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_whoever_leads_answers_also_after_a_kill_and_the_page_outlives_all(zookeeper: str, tmp_path: Path) -> None:
     with ExitStack() as processes:
         leader = processes.enter_context(running(tmp_path, zookeeper))
