@@ -340,8 +340,9 @@ def _history() -> argparse.ArgumentParser:
     history.add_argument(
         "--history",
         metavar="FILE",
-        help="the history: a file (history.db, in the --state-dir), or postgresql://user:password@host/database; set "
-        "the latter in TRIDENT_HISTORY, which hides the password from other users",
+        help="the history: a file (history.db, in the --state-dir), or a database such as "
+        "postgresql://user:password@host/database or mysql://…; set the latter in TRIDENT_HISTORY, which hides the "
+        "password from other users",
     )
     return history
 

@@ -19,7 +19,7 @@ from trident_py.cli.failing import clock_text, local_time
 from trident_py.cli.terminal import json_text
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import HistoryError
-from trident_py.history.databases import NoHistoryError
+from trident_py.history.database import NoHistoryError
 from trident_py.history.topology import TopologyHistory
 from trident_py.history.transactions import AttemptHistory, TransactionHistory
 from trident_py.interfaces.config import TridentConfig

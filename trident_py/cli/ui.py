@@ -13,7 +13,7 @@ from trident_py.cli.coordination import existing
 from trident_py.cli.tx import history_of
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.errors import HistoryError, TridentError
-from trident_py.history.databases import NoHistoryError, existing_history
+from trident_py.history.database import NoHistoryError, existing_history
 from trident_py.interfaces.config import TridentConfig
 from trident_py.web.serving import ensure_installed
 from trident_py.web.token import token_at

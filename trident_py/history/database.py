@@ -1,22 +1,29 @@
-"""A database with the history of topologies: two tables for any SQL client, and a few statements on them."""
+"""The history of topologies in a database: two tables for any SQL client, and a few statements on them."""
+# ruff: noqa: S608 - the names in a statement are ours or quoted; values are always bound
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from coordinators.record.store import TopologyIdentity
 from coordinators.status.listener import SucceededEvent
 from coordinators.status.status import Wait
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import other_version
-from trident_py.errors import HistoryError
+from coordinators.values.secret import Secret
+from trident_py.errors import FailedException, HistoryError, StateError, TopologyError
 from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Program
+from trident_py.states.sql.databases import database_of
+from trident_py.states.sql.dialect import Connection, Database, Dialect, Link
+from trident_py.states.sql.sqlite_database import SQLiteDatabase
+from trident_py.states.sql.table import placed
 
 ATTEMPTS_MAX = 10_000
 ATTEMPTS_BYTES_MAX = 64 * 1024 * 1024
@@ -25,134 +32,206 @@ ATTEMPTS_BYTES_MAX = 64 * 1024 * 1024
 LEADERSHIPS_MAX = 1_000
 """The same limit for the leaderships of one topology."""
 
-_LEADERSHIPS = """
-    uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, epoch BIGINT NOT NULL, topology TEXT NOT NULL, host TEXT NOT NULL,
-    pid BIGINT NOT NULL, version TEXT NOT NULL, code TEXT NOT NULL, current_txid BIGINT NOT NULL,
-    since DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, error TEXT NOT NULL, waits_for TEXT NOT NULL,
-    plan TEXT NOT NULL, format BIGINT NOT NULL"""
-_ATTEMPTS = """
-    uuid TEXT NOT NULL, incarnation BIGINT NOT NULL, txid BIGINT NOT NULL, attempt_id BIGINT NOT NULL,
-    epoch BIGINT NOT NULL, topology TEXT NOT NULL, number BIGINT, phase TEXT NOT NULL,
-    emitted DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, succeeded DOUBLE PRECISION,
-    processing DOUBLE PRECISION NOT NULL, waiting DOUBLE PRECISION NOT NULL, committing DOUBLE PRECISION NOT NULL,
-    rows BIGINT NOT NULL, written TEXT NOT NULL, counts TEXT NOT NULL, definition TEXT NOT NULL, error TEXT NOT NULL,
-    failed TEXT NOT NULL, bytes BIGINT NOT NULL"""
 FORMAT_VERSION = 1
 
-TABLES = (
-    f"CREATE TABLE IF NOT EXISTS trident_leaderships ({_LEADERSHIPS}, PRIMARY KEY (uuid, incarnation, epoch))",
-    f"CREATE TABLE IF NOT EXISTS trident_attempts ({_ATTEMPTS}, PRIMARY KEY (uuid, incarnation, txid, attempt_id))",
-    "CREATE INDEX IF NOT EXISTS trident_attempts_by_time ON trident_attempts (topology, emitted)",
+
+@frozen
+class _Table:
+    """One of the tables.
+
+    Attributes:
+        columns: name and type of each column, separated by commas; the columns of the primary key come first.
+        keys: the number of columns of the primary key.
+        index: name and columns of another index, if there is one.
+    """
+
+    name: str
+    columns: str
+    keys: int
+    index: tuple[str, str] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.split()[0] for column in self.columns.split(",")]
+
+    def create(self, of: Dialect, schema: str) -> Iterator[str]:
+        """Yield the statements that make the table and its index, unless they exist."""
+        place, columns = placed(of, schema, self.name), []
+        for column in self.columns.split(","):
+            name, kind = column.split(maxsplit=1)
+            columns.append(f"{of.quoted(name)} {kind.format(name=of.short_text, text=of.long_text)}")
+        inside, after = (part.format(*self.index, place) if self.index else "" for part in of.index)
+        key = of.quoted(*self.names[: self.keys])
+        yield f"CREATE TABLE IF NOT EXISTS {place} ({', '.join(columns)}, PRIMARY KEY ({key}){inside}) {of.engine}"
+        if after:
+            yield after
+
+    def write(self, of: Dialect, schema: str, rows: int) -> str:
+        """Return the statement that writes so many rows, and replaces those with the same key."""
+        key, *others = of.quoted(*self.names[: self.keys]), *self.names[self.keys :]
+        changes = ", ".join(f"{of.quoted(name)} = {of.new.format(of.quoted(name))}" for name in others)
+        values = ", ".join([f"({of.marks(len(self.names))})"] * rows)
+        return (
+            f"INSERT INTO {placed(of, schema, self.name)} ({of.quoted(*self.names)}) VALUES {values} "
+            f"{of.conflict.format(key)} {changes}"
+        )
+
+
+_LEADERSHIPS = _Table(
+    "trident_leaderships",
+    """
+    uuid {name} NOT NULL, incarnation BIGINT NOT NULL, epoch BIGINT NOT NULL, topology {name} NOT NULL,
+    host {text} NOT NULL, pid BIGINT NOT NULL, version {text} NOT NULL, code {text} NOT NULL,
+    current_txid BIGINT NOT NULL, since DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, error {text} NOT NULL,
+    waits_for {text} NOT NULL, plan {text} NOT NULL, format BIGINT NOT NULL""",
+    keys=3,
+)
+_ATTEMPTS = _Table(
+    "trident_attempts",
+    """
+    uuid {name} NOT NULL, incarnation BIGINT NOT NULL, txid BIGINT NOT NULL, attempt_id BIGINT NOT NULL,
+    epoch BIGINT NOT NULL, topology {name} NOT NULL, number BIGINT, phase {text} NOT NULL,
+    emitted DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, succeeded DOUBLE PRECISION,
+    processing DOUBLE PRECISION NOT NULL, waiting DOUBLE PRECISION NOT NULL, committing DOUBLE PRECISION NOT NULL,
+    rows BIGINT NOT NULL, written {text} NOT NULL, counts {text} NOT NULL, definition {text} NOT NULL,
+    error {text} NOT NULL, failed {text} NOT NULL, bytes BIGINT NOT NULL""",
+    keys=4,
+    index=("trident_attempts_by_time", "topology, emitted"),
 )
 
-
-def _names(columns: str) -> list[str]:
-    return [column.split()[0] for column in columns.split(",")]
-
-
-def _upsert(table: str, columns: str, keys: int) -> str:
-    names = _names(columns)
-    changes = ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
-    return (
-        f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))}) "  # noqa: S608 - our names
-        f"ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {changes}"
-    )
-
-
-_WRITE_LEADERSHIP = _upsert("trident_leaderships", _LEADERSHIPS, 3)
-_WRITE_ATTEMPT = _upsert("trident_attempts", _ATTEMPTS, 4)
 _SUCCEED = """
-    UPDATE trident_attempts SET phase = 'committed', succeeded = ?
+    UPDATE {attempts} SET phase = 'committed', succeeded = ?
     WHERE uuid = ? AND incarnation = ? AND txid = ? AND attempt_id = ?"""
 _PRUNE_ATTEMPTS = """
-    DELETE FROM trident_attempts WHERE topology = ? AND emitted <= (
+    DELETE FROM {attempts} WHERE topology = ? AND emitted <= (
         SELECT max(emitted) FROM (
             SELECT emitted, row_number() OVER newest AS place, sum(bytes) OVER newest AS total
-            FROM trident_attempts WHERE topology = ? WINDOW newest AS (ORDER BY emitted DESC, txid DESC)
+            FROM {attempts} WHERE topology = ? WINDOW newest AS (ORDER BY emitted DESC, txid DESC)
         ) AS counted WHERE place > ? OR total > ?)"""
 _PRUNE_LEADERSHIPS = """
-    DELETE FROM trident_leaderships WHERE topology = ? AND since <= (
-        SELECT since FROM trident_leaderships WHERE topology = ? ORDER BY since DESC LIMIT 1 OFFSET ?)"""
-_READ_LEADERSHIPS = f"""
-    SELECT {", ".join(_names(_LEADERSHIPS))} FROM trident_leaderships WHERE topology = ?
-    ORDER BY since, epoch"""  # noqa: S608 - our names
-_READ_ATTEMPTS = f"""
-    SELECT {", ".join(_names(_ATTEMPTS))} FROM trident_attempts
-    WHERE uuid = ? AND incarnation = ? AND txid BETWEEN ? AND ?"""  # noqa: S608 - our names
+    DELETE FROM {leaderships} WHERE topology = ? AND since <= (
+        SELECT since FROM (
+            SELECT since FROM {leaderships} WHERE topology = ? ORDER BY since DESC LIMIT 1 OFFSET ?
+        ) AS newest_deleted)"""
+_READ_LEADERSHIPS = "SELECT {leadership_columns} FROM {leaderships} WHERE topology = ? ORDER BY since, epoch"
+_READ_ATTEMPTS = """
+    SELECT {attempt_columns} FROM {attempts} WHERE uuid = ? AND incarnation = ? AND txid BETWEEN ? AND ?"""
 _LAST_TXIDS = """
-    SELECT DISTINCT txid FROM trident_attempts WHERE uuid = ? AND incarnation = ? AND (? OR phase = 'failed')
+    SELECT DISTINCT txid FROM {attempts} WHERE uuid = ? AND incarnation = ? AND (? OR phase = 'failed')
     ORDER BY txid DESC LIMIT ?"""
-_TOPOLOGIES = "SELECT DISTINCT topology FROM trident_leaderships ORDER BY topology"
+_TOPOLOGIES = "SELECT DISTINCT topology FROM {leaderships} ORDER BY topology"
 
 
-class Cursor(Protocol):
-    """The common interface of both databases' cursors."""
+class NoHistoryError(HistoryError):
+    """No history of a topology or transaction was found at its place."""
 
-    def execute(self, sql: Any, parameters: Any = ..., /) -> Any:
-        """Execute a statement."""
 
-    def executemany(self, sql: Any, rows: Any, /) -> Any:
-        """Execute a statement for each row of parameters."""
+def existing_history(place: Path | Secret | None) -> HistoryDatabase:
+    """Return the history at ``place``, as in ``TridentConfig.history_place``, for reading.
 
-    def fetchall(self) -> list[Any]:
-        """Return the rows of the last statement."""
+    Raises:
+        NoHistoryError: there is no history.
+        HistoryError: the URL can't be read.
+        ConfigError: the database's library isn't installed.
+    """
+    if place is None:
+        raise NoHistoryError("history=None: nothing is kept")
+    if isinstance(place, Path) and not place.is_file():
+        raise NoHistoryError(f"there is no history in {place}")
+    return history_at(place, reads=True)
+
+
+def history_at(place: Path | Secret, *, reads: bool = False) -> HistoryDatabase:
+    """Return the history at ``place``: a file, or a database by its URL. Nothing is opened yet.
+
+    Raises:
+        HistoryError: the URL can't be read.
+        ConfigError: the database's library isn't installed.
+    """
+    if isinstance(place, Path):
+        return HistoryDatabase(SQLiteDatabase(place.absolute()), reads=reads)
+    try:
+        return HistoryDatabase(database_of(place), reads=reads)
+    except (StateError, TopologyError) as error:
+        raise HistoryError(f"the place of the history: {error}") from None
 
 
 @define(eq=False)
-class HistoryDatabase(ABC):
+class HistoryDatabase:
     """The history of topologies over one connection, which is opened at first use. Used by one thread.
 
+    A SQLite file is made with its directory. Only its owner may read it: definitions and errors contain users' rows.
     If the database fails, every method raises a `HistoryError` that names the place and the cause.
 
     Attributes:
         reads: whether it is only read: then it must exist, and no tables are made.
     """
 
+    database: Database
     reads: bool = field(default=False, kw_only=True)
-    _open: Any = field(default=None, init=False)
+    _link: Link | None = field(default=None, init=False)
+    _schema: str = field(default="", init=False)
 
     @property
-    @abstractmethod
     def shown(self) -> str:
         """The place, for people."""
-
-    @abstractmethod
-    def transaction(self) -> AbstractContextManager[Cursor]:
-        """Return a cursor within a transaction, which the end of the block commits."""
-
-    @abstractmethod
-    def connect(self) -> Any:
-        """Open a connection, and make missing tables."""
-
-    @property
-    def connection(self) -> Any:
-        """The connection, opened if it was not."""
-        if self._open is None:
-            self._open = self.connect()
-        return self._open
+        return self.database.shown
 
     def close(self) -> None:
         """Close the connection; the next use opens another."""
-        connection, self._open = self._open, None
-        if connection is not None:
-            connection.close()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
 
-    def check_version(self, columns: Collection[str]) -> None:
-        """Check the column names of ``trident_leaderships``; no names mean that there is no such table.
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        try:
+            with self.database.explained(self.shown), (self._link or self._open()).transaction() as connection:
+                yield connection
+        except (FailedException, StateError) as error:
+            self.close()
+            raise HistoryError(f"the history in {error}") from error
 
-        Raises:
-            HistoryError: a version before the first release made the tables.
-        """
-        if columns and "format" not in columns:
-            raise HistoryError(
-                f"the history in {self.shown} has no format version: a version of trident_py before the first release "
-                f"made it, and nothing in it was changed; to fix this: name another place, or drop the tables "
-                f"trident_leaderships and trident_attempts"
+    def _open(self) -> Link:
+        database = self.database
+        if isinstance(database, SQLiteDatabase) and not self.reads:
+            _make_private(database.path)
+        link = database.beside() if self.reads else database.link()
+        try:
+            self._schema = database.schema(link, self.shown)
+            with link.transaction() as connection:
+                self._check_version(connection)
+                if not self.reads:
+                    database.lock_making(connection)
+                    for table in (_LEADERSHIPS, _ATTEMPTS):
+                        for statement in table.create(database.dialect, self._schema):
+                            connection.execute(statement)
+        except BaseException:
+            link.close()
+            raise
+        self._link = link
+        return link
+
+    def _check_version(self, connection: Connection) -> None:
+        of, table = self.database.dialect, [self._schema, _LEADERSHIPS.name]
+        if connection.execute(of.has_table, table).fetchone() is None:
+            return
+        if connection.execute(of.has_column, [*table, "format"]).fetchone() is None:
+            raise StateError(
+                f"{self.shown} has no format version: a version of trident_py before the first release made it, and "
+                f"nothing in it was changed; to fix this: name another place, or drop the tables trident_leaderships "
+                f"and trident_attempts"
             )
 
-    @abstractmethod
-    def sql(self, statement: str) -> str:
-        """Return a statement with the parameter marks of the database."""
+    def _sql(self, statement: str) -> str:
+        of = self.database.dialect
+        return statement.replace("?", of.mark).format(
+            leaderships=placed(of, self._schema, _LEADERSHIPS.name),
+            attempts=placed(of, self._schema, _ATTEMPTS.name),
+            leadership_columns=of.quoted(*_LEADERSHIPS.names),
+            attempt_columns=of.quoted(*_ATTEMPTS.names),
+        )
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -161,18 +240,24 @@ class HistoryDatabase(ABC):
         if change.life is None:
             return
         succeeded = [_succeeded(change.life, event) for event in change.succeeded]
-        with self.transaction() as cursor:
-            if change.leadership is not None:
-                cursor.execute(self.sql(_WRITE_LEADERSHIP), _row_of_leadership(change.leadership))
-            cursor.executemany(self.sql(_WRITE_ATTEMPT), [_row_of_attempt(each) for each in change.attempts])
-            cursor.executemany(self.sql(_SUCCEED), succeeded)
+        leaderships = [] if change.leadership is None else [_row_of_leadership(change.leadership)]
+        with self._transaction() as connection:
+            self._write(connection, _LEADERSHIPS, leaderships)
+            self._write(connection, _ATTEMPTS, [_row_of_attempt(each) for each in change.attempts])
+            for values in succeeded:
+                connection.execute(self._sql(_SUCCEED), values)
 
     def prune(self, topology: str) -> None:
         """Delete the oldest entries of ``topology`` above the limits."""
-        with self.transaction() as cursor:
+        with self._transaction() as connection:
             limits = (topology, topology, ATTEMPTS_MAX, ATTEMPTS_BYTES_MAX)
-            cursor.execute(self.sql(_PRUNE_ATTEMPTS), limits)
-            cursor.execute(self.sql(_PRUNE_LEADERSHIPS), (topology, topology, LEADERSHIPS_MAX))
+            connection.execute(self._sql(_PRUNE_ATTEMPTS), limits)
+            connection.execute(self._sql(_PRUNE_LEADERSHIPS), (topology, topology, LEADERSHIPS_MAX))
+
+    def _write(self, connection: Connection, table: _Table, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            of, schema = self.database.dialect, self._schema
+            self.database.write(connection, lambda count: table.write(of, schema, count), rows)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -193,9 +278,17 @@ class HistoryDatabase(ABC):
         return [_attempt_of(row) for row in self._read(_READ_ATTEMPTS, (life.uuid, life.incarnation, first, last))]
 
     def _read(self, statement: str, parameters: Sequence[object]) -> list[Any]:
-        with self.transaction() as cursor:
-            cursor.execute(self.sql(statement), parameters)
-            return cursor.fetchall()
+        with self._transaction() as connection:
+            return list(connection.execute(self._sql(statement), parameters).fetchall())
+
+
+def _make_private(path: Path) -> None:
+    """Make the file and its directory, if they are missing; SQLite's other files get the same mode."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StateError(f"{path}: {error}") from error
 
 
 def _succeeded(life: TopologyIdentity, event: SucceededEvent) -> tuple[object, ...]:

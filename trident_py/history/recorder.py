@@ -26,8 +26,7 @@ from coordinators.values.error_text import quoted
 from coordinators.values.secret import Secret
 from trident_py.engine.monitoring.listeners import EventThread, Listeners
 from trident_py.errors import HistoryError
-from trident_py.history.database import HistoryDatabase
-from trident_py.history.databases import history_at
+from trident_py.history.database import HistoryDatabase, history_at
 from trident_py.history.entries import AttemptEntry, Change, Entries, LeadershipEntry, Program
 
 log = logging.getLogger(__name__)
@@ -186,7 +185,7 @@ def recorded(listeners: Listeners, place: Path | Secret | None, topology: str, p
 
     Raises:
         ConfigError: a package for the database isn't installed.
-        HistoryError: the DSN is invalid.
+        HistoryError: the URL is invalid.
     """
     if place is None:
         return listeners

@@ -9,8 +9,7 @@ from attrs import evolve, frozen
 
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.secret import Secret
-from trident_py.history.database import HistoryDatabase
-from trident_py.history.databases import NoHistoryError, existing_history
+from trident_py.history.database import HistoryDatabase, NoHistoryError, existing_history
 from trident_py.history.entries import LeadershipEntry
 from trident_py.history.transactions import TransactionHistory, transactions
 

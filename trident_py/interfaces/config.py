@@ -111,11 +111,15 @@ def _connection_string(_: object, attribute: Attribute[Any], value: object) -> N
 def _history(value: Any) -> Path | Secret | None:
     if value is None or isinstance(value, Path | Secret):
         return value
-    if isinstance(value, str) and re.match(r"postgres(ql)?://|\s*[a-z_]+\s*=", value):
+    if isinstance(value, str) and re.match(r"(postgres(ql)?|mysql|mariadb)://|\s*[a-z_]+\s*=", value):
         return Secret(value)
+    if isinstance(value, str) and (found := re.fullmatch(r"sqlite:///(/?[^/:].*)", value)):
+        return Path(found[1]).absolute()
     if not isinstance(value, str) or value in ("", ".") or "://" in value:  # it may hold a password
         shown = f"a URL with {value.partition('://')[0]}://" if "://" in str(value) else repr(value)
-        raise ConfigError(f"history must be the path of a file, the DSN of a PostgreSQL database, or None, not {shown}")
+        raise ConfigError(
+            f"history must be the path of a file, the URL of a PostgreSQL or MySQL database, or None, not {shown}"
+        )
     return Path(value)
 
 
@@ -189,7 +193,7 @@ class TridentConfig:
         state_dir: the directory for the data of the embedded server and of windows. With a `LocalCoordination` the
             default is a separate directory.
         history: the store of each transaction's history, which ``trident tx`` and ``trident watch`` read. It is a
-            SQLite file (below ``state_dir`` unless its path is absolute), a PostgreSQL database (a DSN such as
+            SQLite file (below ``state_dir`` unless its path is absolute), a PostgreSQL or MySQL database (a URL such as
             ``postgresql://user:password@host/database``), or None: no history. A `LocalCoordination` keeps none by
             default.
         serve: the ``"host:port"`` that serves the topology's page and answers requests; port 0 is any free one. None:
@@ -242,7 +246,7 @@ class TridentConfig:
 
     @property
     def history_place(self) -> Path | Secret | None:
-        """The place of the history: a SQLite file, the DSN of a PostgreSQL database, or None for no history."""
+        """The place of the history: a SQLite file, the URL of a database, or None for no history."""
         return self.state_dir / self.history if isinstance(self.history, Path) else self.history
 
     @property

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Generic, Self, TypeVar
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from coordinators.values.attempt import CommitToken
 from coordinators.values.canonical import NO_ROWS, Fingerprint, other_version
+from trident_py.interfaces.sinks import TopologyKey
 
 VERSION = 1
 """Of the format of tokens."""
@@ -64,6 +65,27 @@ class LeaderToken:
             "epoch": commit.epoch,
             "attempt": commit.attempt_id,
         }
+
+
+T = TypeVar("T", bound=LeaderToken)
+
+
+@define
+class Leading(Generic[T]):
+    """A leadership of a sink.
+
+    Attributes:
+        topology: the topology of the sink.
+        token: the stored token, after this leader has raised the fence; each commit replaces it.
+    """
+
+    topology: TopologyKey
+    token: T
+
+    @property
+    def who(self) -> str:
+        """Its name in messages."""
+        return f"topology {self.topology.name!r}, epoch {self.token.fence}"
 
 
 _SIGNED = 2**63 - 1

@@ -27,7 +27,7 @@ from coordinators.record.wishes import Action, Rate, Wish
 from coordinators.values.error_text import safe_text
 from coordinators.values.errors import ConfigError, TridentError
 from trident_py.errors import RequestError, UnknownFunctionError
-from trident_py.history.databases import NoHistoryError
+from trident_py.history.database import NoHistoryError
 from trident_py.history.transactions import TransactionHistory
 from trident_py.telemetry.prometheus import CONTENT_TYPE
 from trident_py.web.access import Access

@@ -17,7 +17,7 @@ from tests.servers.postgresql import PASSWORD, PostgresServer
 from tests.topologies import TRIDENT
 from trident_py import Count, FeederBatchSpout, MemoryMapState, TridentConfig, TridentTopology
 from trident_py.cli import main
-from trident_py.history.postgres import PostgresHistory
+from trident_py.history.database import history_at
 
 PATIENCE_SECONDS = 120
 
@@ -102,7 +102,7 @@ def test_a_history_that_is_away_holds_nothing_up_and_is_written_when_it_is_back(
         fresh_postgres.start()
         until(lambda: feeds(False))
         last = query.status.last_committed
-    with closing(PostgresHistory(Secret(dsn), reads=True)) as reader:
+    with closing(history_at(Secret(dsn), reads=True)) as reader:
         (leadership,) = reader.leaderships("words")
         txids = [each.txid for each in reader.attempts(leadership.life, 1, 10**9)]
     assert sorted(txids) == list(range(1, (last or 0) + 1))

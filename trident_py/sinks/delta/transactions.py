@@ -99,15 +99,15 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
             return
         super().add(table, token, staged, removed)
         if self._compaction:
-            self._compaction.begin(self._leading.uuid, token)
+            self._compaction.begin(self._leading.topology.uuid, token)
 
     def replaced(self, table: DeltaSinkTable, found: TableToken, txid: int) -> Replacement:
         """Return the change that removes the rows of a transaction, even if its files were compacted since."""
-        paths = of_transaction(self._leading.uuid, txid, table.paths)
+        paths = of_transaction(self._leading.topology.uuid, txid, table.paths)
         if (rows := table.rows_of(paths)) == found.content.rows:
             return Replacement(paths)
         try:
-            version, removed, added = table.before(self._leading.uuid, txid)
+            version, removed, added = table.before(self._leading.topology.uuid, txid)
         except NotUndoneError as error:
             raise SinkError(f"{self.moved_rows(txid, found.content.rows, rows)}: {error}") from error
         log.warning(
@@ -123,7 +123,7 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
 
     def _merge(self, table: DeltaSinkTable, token: TableToken, staged: Sequence[StagedFile]) -> None:
         if not staged or self.fields is None:
-            table.commit(self._leading.uuid, token, [])
+            table.commit(self._leading.topology.uuid, token, [])
             return
         rows = read(self.storage, staged, self.fields)
         again = _comparable(rows.select(self.keys)).group_by(list(self.keys)).aggregate([([], "count_all")])
@@ -135,7 +135,7 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
                 f"and nothing says which of them counts; to fix this: aggregate the stream by {list(self.keys)} "
                 f"before it is merged"
             )
-        table.merge(self._leading.uuid, token, rows, self.keys)
+        table.merge(self._leading.topology.uuid, token, rows, self.keys)
 
 
 def _comparable(keys: pa.Table) -> pa.Table:

@@ -117,14 +117,14 @@ class IcebergTransactions(TableTransactions[IcebergSinkTable]):
 
     def replaced(self, table: IcebergSinkTable, found: TableToken, txid: int) -> Replacement:
         """Return the change that removes the rows of a transaction; no change if an operator has removed them."""
-        if table.is_removed(self._leading.uuid, found.commit):
+        if table.is_removed(self._leading.topology.uuid, found.commit):
             return NOTHING
         try:
             return super().replaced(table, found, txid)
         except SinkError as error:
             if found.commit is None:
                 raise
-            raise SinkError(f"{error}; {table.removal_advice(self._leading.uuid, found.commit)}") from error
+            raise SinkError(f"{error}; {table.removal_advice(self._leading.topology.uuid, found.commit)}") from error
 
 
 def _nullable(fields: StructType) -> StructType:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import confluent_kafka as kafka
 import pyarrow as pa
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from trident_py.errors import FailedException, FencedError, SinkError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
@@ -30,6 +30,7 @@ from trident_py.sinks.kafka.records import ANY_PARTITION, Record, records, suspe
 from trident_py.sinks.kafka.staging import StagedRows
 from trident_py.sinks.kafka.token_topic import KEY, KafkaToken, TokenTopic, token_topic, transactional_id
 from trident_py.sinks.kafka.verdicts import Call, shown_error, worst_of
+from trident_py.sinks.token import Leading
 
 TRIES = 10
 """The maximum number of producers that a commit makes, if each is fenced by another leader's; then it fails for now."""
@@ -76,21 +77,6 @@ class BatchRefusedError(Exception):
         self.why = why
 
 
-@frozen
-class Leading:
-    """A leadership of this sink.
-
-    Attributes:
-        who: its name in messages.
-        id: the transactional id.
-        topic: the topic of the token.
-    """
-
-    who: str
-    id: str
-    topic: str
-
-
 @define(eq=False)
 class KafkaTransactions:
     """Commits a topology's transactions to Kafka.
@@ -103,8 +89,9 @@ class KafkaTransactions:
     options: Mapping[str, Any] = field(repr=False)
     topic: str | None
     _number: int = field(factory=lambda: secrets.randbits(62), init=False)
-    _leading: Leading | None = field(default=None, init=False)
-    _token: KafkaToken = field(init=False)
+    _leading: Leading[KafkaToken] | None = field(default=None, init=False)
+    _id: str = field(default="", init=False)  # the transactional id
+    _token_topic: str = field(default="", init=False)
     _has_led: bool = field(default=False, init=False)
     _producer: kafka.Producer | None = field(default=None, init=False)
     _undelivered: kafka.KafkaError | None = field(default=None, init=False)
@@ -119,15 +106,13 @@ class KafkaTransactions:
             StoreBusyException: the cluster doesn't answer.
         """
         self._give_up()
-        self._leading = Leading(
-            f"topology {topology.name!r}, epoch {epoch}",
-            transactional_id(topology.uuid, self.topic),
-            token_topic(topology.name, topology.uuid, self.topic),
-        )
-        self._token = KafkaToken(incarnation=topology.incarnation, fence=epoch, sink=self._number)
+        token = KafkaToken(incarnation=topology.incarnation, fence=epoch, sink=self._number)
+        self._leading = leading = Leading(topology, token)
+        self._id = transactional_id(topology.uuid, self.topic)
+        self._token_topic = token_topic(topology.name, topology.uuid, self.topic)
         self._has_led = False
-        self._as_leader(self._leading, lambda _: None)
-        return self._token.commit
+        self._as_leader(leading, lambda _: None)
+        return leading.token.commit
 
     def commit(self, tx: SinkTransaction, staged: StagedRows) -> None:
         """Send the rows and the token in one transaction, unless it is committed already.
@@ -143,15 +128,15 @@ class KafkaTransactions:
             raise SinkError("the sink has no leader; call recover() first")
 
         def send(producer: kafka.Producer) -> None:
-            if tx.txid > self._token.txid:
-                self._transact(leading, producer, evolve(self._token, commit=tx.token), staged.batches())
+            if tx.txid > leading.token.txid:
+                self._transact(leading, producer, evolve(leading.token, commit=tx.token), staged.batches())
 
         try:
             self._as_leader(leading, send)
         except BatchRefusedError as refused:
             named = self._refused
             self._as_leader(leading, lambda _: None)  # a producer reads the token when it begins
-            if tx.txid > self._token.txid:
+            if tx.txid > leading.token.txid:
                 rows = (record for batch in staged.batches() for record in records(batch, self.topic))
                 record = _shown_record(named or suspect(refused.why.name(), rows))
                 raise FailedException(
@@ -167,7 +152,7 @@ class KafkaTransactions:
 
     # --- producers ----------------------------------------------------------------------------------------------------
 
-    def _as_leader(self, leading: Leading, act: Callable[[kafka.Producer], None]) -> None:
+    def _as_leader(self, leading: Leading[KafkaToken], act: Callable[[kafka.Producer], None]) -> None:
         """Call ``act`` with a producer; if it was fenced, but not by a newer leader, call it with another one."""
         for _ in range(TRIES):
             call, self._undelivered, is_kept = Call.LEAD, None, self._producer is not None
@@ -189,10 +174,12 @@ class KafkaTransactions:
                 self._give_up()
                 raise
         raise StoreBusyException(
-            f"{leading.who}: {TRIES} producers of {leading.id!r} were fenced, but not by a newer leader"
+            f"{leading.who}: {TRIES} producers of {self._id!r} were fenced, but not by a newer leader"
         )
 
-    def _judge(self, leading: Leading, verdict: Verdict, cause: kafka.KafkaError, error: Exception) -> NoReturn:
+    def _judge(
+        self, leading: Leading[KafkaToken], verdict: Verdict, cause: kafka.KafkaError, error: Exception
+    ) -> NoReturn:
         """Raise the error that follows from an error of Kafka's."""
         match verdict:
             case Verdict.NEVER:
@@ -203,13 +190,13 @@ class KafkaTransactions:
             f"{leading.who}: Kafka doesn't answer as expected, and the call is retried: {shown_error(cause)}"
         ) from error
 
-    def _lead(self, leading: Leading) -> kafka.Producer:
+    def _lead(self, leading: Leading[KafkaToken]) -> kafka.Producer:
         """Make a producer, and write this leader into the token."""
-        tokens = TokenTopic(self.options, leading.topic)
+        tokens = TokenTopic(self.options, self._token_topic)
         tokens.ensure()
         self._refuse_newer(leading, tokens.read())  # a former leader must not fence the current one
         own = {
-            "transactional.id": leading.id,
+            "transactional.id": self._id,
             "delivery.report.only.error": True,
             "on_delivery": self._failed,
         }
@@ -218,25 +205,25 @@ class KafkaTransactions:
         producer.init_transactions(INIT_SECONDS)
         tokens.await_settled()
         found = self._look(leading, tokens.read())
-        is_same = found is not None and found.incarnation == self._token.incarnation
-        self._transact(leading, producer, evolve(self._token, commit=found.commit if found and is_same else None), ())
+        is_same = found is not None and found.incarnation == leading.token.incarnation
+        self._transact(leading, producer, evolve(leading.token, commit=found.commit if found and is_same else None), ())
         self._has_led = True
         return producer
 
-    def _look(self, leading: Leading, stored: bytes | None) -> KafkaToken | None:
+    def _look(self, leading: Leading[KafkaToken], stored: bytes | None) -> KafkaToken | None:
         """Return the token if it allows this leadership; no transaction holds it back any more."""
-        ours = self._token
+        ours = leading.token
         found = self._refuse_newer(leading, stored)
         if self._has_led and (found is None or (*found.leadership, found.txid) < (*ours.leadership, ours.txid)):
             raise SinkError(
-                f"{leading.who}: topic {leading.topic!r} had transaction {ours.txid}, and has "
+                f"{leading.who}: topic {self._token_topic!r} had transaction {ours.txid}, and has "
                 f"{(found.txid if found else 'none')} now: it was cut, or made again; to fix this: restore it, or "
                 f"`trident reset` the topology"
             )
         return found
 
-    def _refuse_newer(self, leading: Leading, stored: bytes | None) -> KafkaToken | None:
-        ours, name = self._token, leading.topic
+    def _refuse_newer(self, leading: Leading[KafkaToken], stored: bytes | None) -> KafkaToken | None:
+        ours, name = leading.token, self._token_topic
         found = None if stored is None else KafkaToken.parse(stored)
         if found and found.leadership > ours.leadership:
             raise FencedError(
@@ -251,7 +238,11 @@ class KafkaTransactions:
         return found
 
     def _transact(
-        self, leading: Leading, producer: kafka.Producer, token: KafkaToken, batches: Iterable[pa.RecordBatch]
+        self,
+        leading: Leading[KafkaToken],
+        producer: kafka.Producer,
+        token: KafkaToken,
+        batches: Iterable[pa.RecordBatch],
     ) -> None:
         self._undelivered = self._refused = None
         producer.begin_transaction()
@@ -263,10 +254,10 @@ class KafkaTransactions:
                     self._refused = record
                     raise
             producer.poll(0)
-        own = Record(topic=leading.topic, value=token.stored(), key=KEY, partition=0, timestamp=0, headers=None)
+        own = Record(topic=self._token_topic, value=token.stored(), key=KEY, partition=0, timestamp=0, headers=None)
         _send(producer, own)
         _commit(producer)
-        self._token = token
+        leading.token = token
 
     def _failed(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
         """Keep the reason why a record wasn't delivered; the commit reports only the number of such records."""

@@ -31,7 +31,7 @@ from trident_py.sinks.tables.staging import (
 )
 from trident_py.sinks.tables.store_errors import raise_store_error
 from trident_py.sinks.tables.table import Conflict, SinkTable
-from trident_py.sinks.token import TableToken, signed
+from trident_py.sinks.token import Leading, TableToken, signed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,21 +64,6 @@ class Replacement:
 NOTHING = Replacement()
 
 
-@define
-class Leading:
-    """A leadership of this sink.
-
-    Attributes:
-        uuid: the topology's.
-        who: its name in messages.
-        token: the table's token, after this leader has raised the fence.
-    """
-
-    uuid: str
-    who: str
-    token: TableToken
-
-
 @define(eq=False)
 class TableTransactions(ABC, Generic[T]):
     """Commits a topology's transactions to a table.
@@ -92,7 +77,7 @@ class TableTransactions(ABC, Generic[T]):
     fields: StructType | None = field(default=None, init=False)
     _number: int = field(factory=lambda: secrets.randbits(62), init=False)
     _table: T | None = field(default=None, init=False)
-    _leading: Leading = field(init=False)
+    _leading: Leading[TableToken] = field(init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     @property
@@ -135,7 +120,7 @@ class TableTransactions(ABC, Generic[T]):
 
     def add(self, table: T, token: TableToken, staged: Sequence[StagedFile], removed: Sequence[str]) -> None:
         """Commit the rows of a transaction, and remove the files with its earlier rows."""
-        table.commit(self._leading.uuid, token, staged, removed)
+        table.commit(self._leading.topology.uuid, token, staged, removed)
 
     # --- what a sink is asked for -------------------------------------------------------------------------------------
 
@@ -147,7 +132,7 @@ class TableTransactions(ABC, Generic[T]):
             FencedError: a newer leader has taken over.
         """
         token = TableToken(incarnation=topology.incarnation, fence=epoch, sink=self._number)
-        self._leading = Leading(topology.uuid, f"topology {topology.name!r}, epoch {epoch}", token)
+        self._leading = Leading(topology, token)
         self._table = None
         table = self._retried(self._lead)
         if table is None:
@@ -194,7 +179,7 @@ class TableTransactions(ABC, Generic[T]):
         table = self.opened() if self._table is not None else None
         if table is None:
             return
-        found = table.token(self._leading.uuid)
+        found = table.token(self._leading.topology.uuid)
         if found and found.txid >= tx.txid and not self.merges:
             return
         discard(table.files, staged_by(table.files, tx) if staged is None else [each.path for each in staged])
@@ -225,10 +210,10 @@ class TableTransactions(ABC, Generic[T]):
             raise Conflict("the table was made; look at it")
         self.check(table)
         token = leading.token
-        if found := table.token(leading.uuid):
+        if found := table.token(leading.topology.uuid):
             self._check_owner(found)
             token = evolve(token, commit=found.commit, content=found.content)
-        table.commit(leading.uuid, token, [])
+        table.commit(leading.topology.uuid, token, [])
         leading.token = token
         self._table = table if self.fields is not None else None
         return table
@@ -241,7 +226,7 @@ class TableTransactions(ABC, Generic[T]):
     def _commit(self, tx: SinkTransaction, staged: list[StagedFile]) -> None:
         table, leading = self._led(), self._leading
         table.look()
-        found = self._checked(table.token(leading.uuid))
+        found = self._checked(table.token(leading.topology.uuid))
         token = evolve(found, commit=tx.token, content=signed(content_of(staged)))
         if tx.txid < found.txid or found.commit == tx.token:
             return
@@ -249,7 +234,7 @@ class TableTransactions(ABC, Generic[T]):
         again = tx.txid == found.txid
         keeps = self.merges and not tx.replaces
         if again and (keeps or token.content == found.content):
-            table.commit(leading.uuid, token, [])
+            table.commit(leading.topology.uuid, token, [])
             discard(table.files, [each.path for each in staged])
         else:
             self._ensure_staged(table, tx, staged)
@@ -260,7 +245,7 @@ class TableTransactions(ABC, Generic[T]):
     def _has(self, tx: SinkTransaction) -> bool:
         """Return whether the table, opened again, has this attempt as its last commit."""
         leading, table = self._leading, self.opened()
-        found = table.token(leading.uuid) if table else None
+        found = table.token(leading.topology.uuid) if table else None
         if table is None or found is None or found.fence != leading.token.fence or found.commit != tx.token:
             return False
         self._table, leading.token = table, found
@@ -272,7 +257,7 @@ class TableTransactions(ABC, Generic[T]):
         Raises:
             SinkError: the rows are not in the files of its commit any more.
         """
-        paths = of_transaction(self._leading.uuid, txid, table.paths)
+        paths = of_transaction(self._leading.topology.uuid, txid, table.paths)
         if (rows := table.rows_of(paths)) != found.content.rows:
             raise SinkError(self.moved_rows(txid, found.content.rows, rows))
         return Replacement(paths)

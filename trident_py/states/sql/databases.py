@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def database_of(url: Secret) -> Database:
-    """Return the database that ``url`` names.
+    """Return the database that ``url`` names; libpq's ``host=… dbname=…`` names a PostgreSQL database.
 
     Raises:
         TopologyError: the URL is not one of a supported database.
@@ -21,6 +22,8 @@ def database_of(url: Secret) -> Database:
         StateError: the URL can't be read.
     """
     scheme, _, rest = url.reveal().partition("://")
+    if re.match(r"\s*[a-z_]+\s*=", scheme):
+        return _postgres(url)
     match scheme:
         case "sqlite":
             return _sqlite(rest)

@@ -196,9 +196,13 @@ class Dialect:
         name: the type of a column that holds a table's name.
         integer: the type of 64-bit integers.
         text: the type of any text.
+        short_text: the type of a text that is a part of a key of our own tables.
+        long_text: the type of a text without a limit.
         options: the text after the columns in CREATE TABLE of a state's table.
         engine: the text after the columns and options in CREATE TABLE of any table.
         staging: CREATE TABLE for data that need not survive a crash, and the text after its columns.
+        index: the text after the columns of a new table that adds an index, or else the statement that does;
+            ``{0}`` is the index, ``{1}`` its columns, ``{2}`` the table.
         conflict: the text after the rows to be inserted: how to change existing rows, by which column.
         new: the value that was to be inserted in a column.
         merges: how to combine a stored and a new value of a column, by `CombinerAggregator.merge`; None: replace.
@@ -231,9 +235,12 @@ class Dialect:
     name: str = "text"
     integer: str = "bigint"
     text: str = "text"
+    short_text: str = "text"
+    long_text: str = "text"
     options: str = ""
     engine: str = ""
     staging: tuple[str, str] = ("CREATE TABLE", "")
+    index: tuple[str, str] = ("", "CREATE INDEX IF NOT EXISTS {0} ON {2} ({1})")
     conflict: str = "ON CONFLICT ({0}) DO UPDATE SET"
     new: str = "excluded.{0}"
     merges: Mapping[str | None, str]
@@ -375,6 +382,9 @@ class Database(ABC):
         Raises:
             StateError: tables can't be made there.
         """
+
+    def lock_making(self, connection: Connection) -> None:
+        """Wait until no other transaction makes tables, if the database needs that for ``IF NOT EXISTS``."""
 
     @abstractmethod
     def takeover(self, link: Link, schema: str, table: str, leader: Leader) -> AbstractContextManager[Connection]:

@@ -148,8 +148,7 @@ class Target:
             return dict(conninfo_to_dict(self.dsn.reveal()))
         except psycopg.Error:  # its message may contain the password
             raise StateError(
-                "PostgresState: the DSN is not one that libpq reads; give 'host=… dbname=… user=…' or "
-                "'postgresql://user@host/dbname'"
+                "the DSN is not one that libpq reads; give 'host=… dbname=… user=…' or 'postgresql://user@host/dbname'"
             ) from None
 
     def connect(self) -> Session:

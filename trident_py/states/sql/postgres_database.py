@@ -293,14 +293,17 @@ class PostgresDatabase(Database):
             raise StateError(f"{where}: the database is not in UTF8; to fix this: create one with ENCODING 'UTF8'")
         return schema
 
+    def lock_making(self, connection: Connection) -> None:
+        """Take a lock: if two make a table at once, IF NOT EXISTS alone ends in an error."""
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
+
     @contextmanager
     def takeover(self, link: AnyLink, schema: str, table: str, leader: Leader) -> Iterator[Connection]:
         """Run the block in one transaction."""
         self._end_older(link, leader.epoch)
         headers = Headers(POSTGRESQL, schema)
         with link.transaction(TAKEOVER_SECONDS) as connection:
-            # Where two make it at once, IF NOT EXISTS alone ends in an error.
-            connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('_trident', 0))")
+            self.lock_making(connection)
             headers.check_version(connection)
             connection.execute(headers.create)
         with link.transaction(TAKEOVER_SECONDS) as connection:

@@ -24,8 +24,8 @@ from trident_py.cli.logs import JsonFormatter, TextFormatter
 from trident_py.cli.progress_line import fitted, parts
 from trident_py.cli.status import Readable, Unreadable, _print_all
 from trident_py.cli.terminal import json_text, safe_lines, traceback_text
+from trident_py.history.database import history_at
 from trident_py.history.entries import Entries
-from trident_py.history.sqlite import SQLiteHistory
 
 EVIL = "\x1b]0;owned\x07 \x1b[31m[red]red[/]\r2026-01-01 ERROR forged\u202e \x9b1m \x85 \u2028 M\udcfcller \0"
 FORGED = f"{EVIL}\n2026-01-01 ERROR forged"
@@ -150,7 +150,7 @@ def test_transactions_are_shown_harmlessly(
     [attempt] = change.attempts
     evil = evolve(attempt, error=STORED, definition={STORED: [STORED]}, written={STORED: 1})
     path = tmp_path / "history.db"
-    with closing(SQLiteHistory(path)) as database:
+    with closing(history_at(path)) as database:
         database.write(evolve(change, attempts=(evil,)))
 
     def sleep(_: float) -> None:

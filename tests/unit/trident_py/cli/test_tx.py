@@ -14,8 +14,8 @@ from coordinators.backends.local import LocalCoordination
 from tests.unit.trident_py.history.told import PROGRAM, committed, emitted, leading, processed
 from trident_py import Count, FixedBatchSpout, MemoryMapState, TridentConfig, TridentTopology, counter
 from trident_py.cli.app import main
+from trident_py.history.database import history_at
 from trident_py.history.entries import Entries
-from trident_py.history.sqlite import SQLiteHistory
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_watch_has_a_line_for_each_attempt_that_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, entries = tmp_path / "history.db", Entries(PROGRAM)
-    database = SQLiteHistory(path)
+    database = history_at(path)
     database.write(entries.take([leading(), emitted("1:0"), emitted("2:0")]))
     watching(
         monkeypatch,
@@ -162,7 +162,7 @@ def test_programs_hear_of_each_change_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, entries = tmp_path / "history.db", Entries(PROGRAM)
-    database = SQLiteHistory(path)
+    database = history_at(path)
     database.write(entries.take([leading(), emitted("1:0")]))
     watching(
         monkeypatch,

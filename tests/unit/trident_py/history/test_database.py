@@ -1,7 +1,8 @@
-"""What both databases keep of a history, alike."""
+"""What each database keeps of a history, alike, and which one a place is."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,16 +13,16 @@ from attrs import evolve
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.secret import Secret
 from tests.unit.trident_py.history.told import ALL_GOOD, LIFE, PROGRAM, attempt, ended, leading, succeeded
-from trident_py.history.database import HistoryDatabase
-from trident_py.history.databases import history_at
+from trident_py.errors import ConfigError, HistoryError
+from trident_py.history.database import HistoryDatabase, history_at
 from trident_py.history.entries import AttemptEntry, Change, Entries
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "mysql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Secret:
     if request.param == "sqlite":
         return tmp_path / "deep" / "history.db"
-    return Secret(request.getfixturevalue("postgres"))
+    return Secret(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
@@ -54,9 +55,10 @@ def test_what_is_written_is_read_again(database: HistoryDatabase, place: Path | 
 
 
 def test_an_attempt_that_is_written_again_has_its_last_entry(database: HistoryDatabase) -> None:
-    for text in ("", "odd ' text – ü日本\n💥"):
+    odd = "odd ' text – ü日本\n💥"
+    for text in ("", "long" * 20_000, odd):
         database.write(Change(LIFE, attempts=(entry(1, text),)))
-    assert [each.error for each in database.attempts(LIFE, 1, 1)] == ["odd ' text – ü日本\n💥"]
+        assert [each.error for each in database.attempts(LIFE, 1, 1)] == [text]
 
 
 def test_a_success_of_an_earlier_leaderships_changes_its_entry_and_makes_none(database: HistoryDatabase) -> None:
@@ -116,3 +118,36 @@ def test_nothing_is_written_of_what_is_nobodys(database: HistoryDatabase) -> Non
     database.write(Change())
     database.write(Change(LIFE))
     assert database.topologies() == []
+
+
+def test_one_of_a_version_before_the_first_release_is_refused_and_not_changed(
+    database: HistoryDatabase, place: Path | Secret
+) -> None:
+    database.write(Entries(PROGRAM).take(ALL_GOOD))
+    with closing(database.database.link()) as link, link.transaction() as connection:
+        connection.execute("ALTER TABLE trident_leaderships DROP COLUMN format")
+    with closing(history_at(place)) as other, pytest.raises(HistoryError, match="has no format version"):
+        other.write(Entries(PROGRAM).take(ALL_GOOD))
+
+
+def test_a_place_is_a_path_or_the_url_of_a_database(tmp_path: Path) -> None:
+    assert history_at(tmp_path / "h.db").shown == str(tmp_path / "h.db")
+    assert history_at(Secret("postgresql://me:secret@db.example/past")).shown == "db.example/past"
+    assert history_at(Secret("host=db.example dbname=past password=secret")).shown == "db.example/past"
+    assert history_at(Secret("mariadb://me:secret@db.example/past")).shown == "db.example/past"
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:canary@[broken/db", "mysql://me:canary@[broken/db", "mysql://canary"])
+def test_a_url_that_cannot_be_read_is_not_shown(url: str) -> None:
+    with pytest.raises(HistoryError, match="the place of the history") as caught:
+        history_at(Secret(url))
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("module", "url"), [("psycopg", "postgresql://localhost/past"), ("pymysql", "mysql://h/past")])
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, module: str, url: str) -> None:
+    for name in [name for name in sys.modules if name.startswith("trident_py.states.sql.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=r"pip install 'trident-py\["):
+        history_at(Secret(url))

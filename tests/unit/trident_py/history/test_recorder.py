@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.trident_py.history.told import ALL_GOOD, LIFE, PROGRAM, committed, emitted, ended, leading, succeeded
 from trident_py.engine.monitoring.listeners import Listeners
+from trident_py.history.database import history_at
 from trident_py.history.entries import Entries
 from trident_py.history.recorder import Recorder, recorded, this_program
-from trident_py.history.sqlite import SQLiteHistory
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def blocked(tmp_path: Path) -> Path:
 
 
 def recorder_at(path: Path) -> Recorder:
-    return Recorder("wc", SQLiteHistory(path), Entries(PROGRAM))
+    return Recorder("wc", history_at(path), Entries(PROGRAM))
 
 
 def phases(path: Path) -> dict[int, str]:
-    with closing(SQLiteHistory(path, reads=True)) as reader:
+    with closing(history_at(path, reads=True)) as reader:
         return {each.txid: each.phase for each in reader.attempts(LIFE, 1, 100)}
 
 
@@ -40,7 +40,7 @@ def test_all_that_listeners_are_told_is_written_by_the_end(tmp_path: Path) -> No
     listeners.close()
     assert phases(path) == {1: "committed", 2: "processing"}
     assert listeners.history_error() == ""
-    with closing(SQLiteHistory(path, reads=True)) as reader:
+    with closing(history_at(path, reads=True)) as reader:
         (leadership,) = reader.leaderships("wc")
     assert (leadership.program.pid, leadership.ended) == (os.getpid(), 105.0)
     assert leadership.program.plan == ({"id": 0},)

@@ -195,14 +195,18 @@ def test_a_history_is_a_file_of_the_state_dir_or_elsewhere_a_database_or_nowhere
     assert TridentConfig(state_dir="s").history_place == Path("s/history.db")
     assert TridentConfig(state_dir="s", history="past/h.db").history_place == Path("s/past/h.db")
     assert TridentConfig(state_dir="s", history=Path("/past/h.db")).history_place == Path("/past/h.db")
+    assert TridentConfig(history="sqlite:////past/h.db").history_place == Path("/past/h.db")
+    assert TridentConfig(history="sqlite:///past/h.db").history_place == Path("past/h.db").absolute()
     assert TridentConfig(history=None).history_place is None
-    for dsn in ("postgresql://me:canary@db/past", "host=db password=canary"):
+    for dsn in ("postgresql://me:canary@db/past", "host=db password=canary", "mysql://me:canary@db/past"):
         config = TridentConfig(history=dsn)
         assert config.history_place == Secret(dsn)
         assert "canary" not in repr(config)
 
 
-@pytest.mark.parametrize("history", ["", ".", "mysql://me:canary@db/past", 7, True])
+@pytest.mark.parametrize(
+    "history", ["", ".", "oracle://me:canary@db/past", "sqlite:///:memory:", "sqlite:///", 7, True]
+)
 def test_what_is_no_place_for_a_history_is_refused_without_its_password(history: object) -> None:
     with pytest.raises(ConfigError, match="history must be the path of a file") as caught:
         TridentConfig(history=history)
