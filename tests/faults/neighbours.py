@@ -467,7 +467,7 @@ def _nothing(*_: object) -> None:
 _read(
     "topic-recreated",
     _recreate_topic,
-    Stop("SpoutError", (f"'{TOPIC}'", "was deleted and made anew", "trident reset"), _nothing),
+    Stop("SpoutError", (f"'{TOPIC}'", "was deleted and made again", "trident reset"), _nothing),
     range(SENT, 2 * SENT),
 )
 _read(
@@ -490,7 +490,7 @@ def _(case: Case) -> None:
         case.await_commits(2)
         [token] = topics.token_topics()
         topics.remove(token)
-        _stops(case, driver, Stop("SinkError", (token, "made anew", "restore it, or reset"), _nothing))
+        _stops(case, driver, Stop("SinkError", (token, "made again", "restore it, or `trident reset`"), _nothing))
         topics.delete_records(-1)
         case.reset()
         case.run(driver)

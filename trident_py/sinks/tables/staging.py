@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from coordinators.values.canonical import NO_ROWS, Fingerprint, Json
-from trident_py.errors import SinkError
+from trident_py.errors import FailedException, SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.rows.row import hash_rows
 from trident_py.rows.schema import arrow_schema
@@ -115,16 +115,27 @@ def stage(storage: TableStorage, frame: DataFrame, task: WriteTask) -> list[Stag
     """Write the rows of ``frame`` by Spark's tasks.
 
     Raises:
-        SinkError: the tasks' files are not in the file system of this process.
+        FailedException: as `ensure_written` does.
     """
     reports = rows_of_frame(map_batches(frame, frame.columns, task, _REPORT, classify=by_state))
     staged = [StagedFile.of(each) for each in reports.to_pylist()]
-    if gone := missing(storage, staged):
-        raise SinkError(
-            f"Spark's tasks have written {gone[0]!r} below {storage.uri!r}, and it is not there: its workers and this "
-            f"process see different file systems under this path; to fix this: mount one that they share"
-        )
+    ensure_written(storage, staged)
     return staged
+
+
+def ensure_written(storage: TableStorage, staged: Collection[StagedFile]) -> None:
+    """Check that this process sees the files of Spark's tasks.
+
+    Raises:
+        FailedException: it doesn't see all of them. The next attempt writes new files.
+    """
+    if gone := missing(storage, staged):
+        raise FailedException(
+            f"Spark's tasks have written {gone[0]!r} below {storage.uri!r}, and it is not there: either a cleanup with "
+            f"too short a retention has removed it (VACUUM, remove_orphan_files), or Spark's workers and this process "
+            f"see different file systems under this path; to fix this: keep files for longer, or mount a file system "
+            f"that they share"
+        )
 
 
 def content_of(staged: Collection[StagedFile]) -> Fingerprint:

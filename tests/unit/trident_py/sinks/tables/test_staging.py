@@ -8,9 +8,18 @@ import pyarrow as pa
 import pyarrow.fs as pfs
 import pyarrow.parquet as pq
 import pytest
+from attrs import frozen
 
 from coordinators.values.canonical import NO_ROWS
-from trident_py.sinks.tables.staging import ROW_GROUP_ROWS, FileWriter, repeating
+from trident_py.errors import FailedException
+from trident_py.sinks.tables.staging import (
+    ROW_GROUP_ROWS,
+    FileWriter,
+    StagedFile,
+    TableStorage,
+    ensure_written,
+    repeating,
+)
 
 SOME = 1_000
 ROWS = pa.table(
@@ -62,3 +71,19 @@ def test_many_rows_are_several_groups(files: pfs.FileSystem) -> None:
         writer.write(ROWS, NO_ROWS)
     _, footer = writer.close()
     assert (footer.num_row_groups, footer.num_rows) == (2, many * SOME)
+
+
+@frozen
+class Folder(TableStorage):
+    uri: str
+
+    def files(self) -> pfs.FileSystem:
+        return pfs.SubTreeFileSystem(self.uri, pfs.LocalFileSystem())
+
+
+def test_files_that_a_cleanup_removed_before_the_driver_looked_fail_the_attempt(tmp_path: Path) -> None:
+    here, gone = (StagedFile(path=path, size=0, content=NO_ROWS, about={}) for path in ("1-0-a", "1-0-b"))
+    (tmp_path / here.path).touch()
+    ensure_written(Folder(str(tmp_path)), [here])
+    with pytest.raises(FailedException, match=r"'1-0-b'.*VACUUM.*different file systems"):
+        ensure_written(Folder(str(tmp_path)), [here, gone])
