@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 from tests.servers.missing import lacks
@@ -71,10 +72,11 @@ def test_every_image_has_a_full_version(services: dict[str, Any]) -> None:
     assert [image for image in images if not FULL_VERSION.fullmatch(image)] == []
 
 
-def test_the_workers_have_the_spark_that_their_python_has(services: dict[str, Any]) -> None:
-    dockerfile = ROOT / services["spark-worker1"]["build"]["dockerfile"]
-    versions = set(re.findall(r"(?:apache/spark:|pyspark==)(\d+\.\d+\.\d+)", dockerfile.read_text()))
+def test_the_image_has_the_spark_that_the_tests_run(services: dict[str, Any]) -> None:
+    sources = [ROOT / services["spark-worker1"]["build"]["dockerfile"], ROOT / "docker" / "install"]
+    versions = set(re.findall(r"pyspark==(\d+\.\d+\.\d+)", "".join(source.read_text() for source in sources)))
     assert versions == {services["spark-worker1"]["image"].rpartition(":")[2]}
+    assert {version.rpartition(".")[0] for version in versions} == {pyspark.__version__.rpartition(".")[0]}
 
 
 def test_every_service_is_health_checked(services: dict[str, Any]) -> None:
