@@ -1,4 +1,4 @@
-"""The image of docker/spark.Dockerfile, without Docker: its script installs, and Spark and a topology run as they do there."""
+"""The image of docker/spark.Dockerfile without Docker: its script installs Spark, and a topology runs in the result."""
 
 from __future__ import annotations
 
