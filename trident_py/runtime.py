@@ -8,8 +8,9 @@ import time
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Self
 
-from attrs import define, evolve, field
+from attrs import evolve, field, frozen
 from pyspark.sql import SparkSession
 
 from coordinators.backends.coordination import Coordination
@@ -118,12 +119,10 @@ def start_topology(
         for warning in warnings(engine.plan.graph):
             log.warning("%s", warning)
         steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
-        assembly = _Assembly(
-            engine=engine, config=config, coordination=coordination, listeners=listeners, address=address
-        )
-        driver = None if standby else assembly.lead(resources)
+        process = _Process.of(engine, config, coordination, listeners, address)
+        driver = None if standby else process.lead(resources)
         owned = resources.pop_all()
-    return assembly.run(owned, driver, place)
+    return process.run(owned, driver, place)
 
 
 def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordination | None) -> bool:
@@ -160,26 +159,41 @@ def _spark(plan: Plan, spark: SparkSession | None, code: Path | Collection[Path]
     return SparkEngine(plan=checked, session=session, small=small)
 
 
-@define(kw_only=True, eq=False)
-class _Assembly:
-    """The parts of a topology while they are put together."""
+@frozen(kw_only=True, eq=False)
+class _Process:
+    """The parts of a topology that this process has before it leads, and keeps for each try to lead."""
 
     engine: BatchEngine
     config: TridentConfig
     coordination: Coordination
     listeners: Listeners
     address: str
+    requests: Requests
+    shutdown: Shutdown
     metrics: Metrics = field(factory=Metrics, init=False)
     inbox: Inbox = field(factory=Inbox, init=False)
     transactions: SharedTransactions = field(factory=SharedTransactions, init=False)
-    requests: Requests = field(init=False)
-    shutdown: Shutdown = field(init=False)
-    store: RecordStore = field(init=False)
-    clock: LeaderClock = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.requests = Requests(self.name, {plan.function: plan for plan in requests(self.plan.graph)})
-        self.shutdown = Shutdown(min(SHUTDOWN_SECONDS_MAX, self.config.session_timeout / 3))
+    @classmethod
+    def of(
+        cls,
+        engine: BatchEngine,
+        config: TridentConfig,
+        coordination: Coordination,
+        listeners: Listeners,
+        address: str,
+    ) -> Self:
+        """Return the parts for a topology on ``engine``."""
+        graph = engine.plan.graph
+        return cls(
+            engine=engine,
+            config=config,
+            coordination=coordination,
+            listeners=listeners,
+            address=address,
+            requests=Requests(graph.topology, {plan.function: plan for plan in requests(graph)}),
+            shutdown=Shutdown(min(SHUTDOWN_SECONDS_MAX, config.session_timeout / 3)),
+        )
 
     @property
     def plan(self) -> Plan:
@@ -216,62 +230,146 @@ class _Assembly:
 
     def lead(self, resources: ExitStack) -> CoordinatorDriver:
         """Lead and recover; the present leader has some seconds to end."""
-        return self._recovered(self.coordination.lead(self.name, self.address), resources, None)
+        return self._leading(self.coordination.lead(self.name, self.address), resources, None)
 
     def stand_by(self, candidate: Candidate, resources: ExitStack) -> CoordinatorDriver | None:
         """Lead and recover as soon as no other process leads; None if ``candidate`` was withdrawn before."""
 
         def take_over(store: RecordStore) -> CoordinatorDriver:
             with ExitStack() as tried:  # closed if leadership is lost meanwhile; then it is tried again
-                driver = self._recovered(store, tried, candidate)
+                driver = self._leading(store, tried, candidate)
                 resources.push(tried.pop_all())
                 return driver
 
         return self.coordination.stand_by(candidate, take_over)
 
-    def _recovered(self, store: RecordStore, resources: ExitStack, candidate: Candidate | None) -> CoordinatorDriver:
-        self.store, self.clock = store, LeaderClock(store.claimed_at, time.monotonic())
-        resources.callback(store.close)
-        declared = declarations(self.plan.graph, self.config.accept)
-        # Before anything is made. A takeover must use the record as the earlier leader left it at its end.
-        compared(store.read() or CoordinatorRecord(epoch=store.epoch), declared).check(self.name)
-        context = ParticipantContext(
-            config=self.config,
-            metrics=self.metrics,
-            spark=self.engine.commit_spark(store.epoch),
-            transactions=self.transactions,
-        )
-        participants, states = assembled(self.plan, context)
-        reads = StateReads(self.name, states, CommitThread(self.config.message_timeout))
-        spouts = [SpoutThreads.of(*self._halves(spout)) for spout in self.plan.spouts]
+    def _leading(self, store: RecordStore, resources: ExitStack, candidate: Candidate | None) -> CoordinatorDriver:
+        clock = LeaderClock(store.claimed_at, time.monotonic())
+        return _Leadership(process=self, store=store, clock=clock, resources=resources, candidate=candidate).driver()
+
+
+@frozen(kw_only=True, eq=False)
+class _Leadership:
+    """The parts of a topology that belong to one leadership of this process.
+
+    Attributes:
+        resources: closed when the leadership ends.
+        candidate: waits between two tries to recover; None if recovery is tried once.
+    """
+
+    process: _Process
+    store: RecordStore
+    clock: LeaderClock
+    resources: ExitStack
+    candidate: Candidate | None
+
+    def driver(self) -> CoordinatorDriver:
+        """Recover the state of the earlier leader; return the driver that continues from there."""
+        self.resources.callback(self.store.close)
+        declared = self._checked_declarations()
+        participants, reads = self._outputs()
+        spouts = self._spouts()
         streams = self._streams(spouts, participants, reads)
-        resources.callback(streams.close)
-        record = self._record(participants, spouts, declared, candidate)
-        self.transactions.join(participants)
-        torn, committed = partial_commit_of(participants, record), record.current_txid - 1
-        streams.take_over(torn, self.transactions.together, committed)
-        self.requests.serve(reads, self.engine.request_jobs, self._diagnosed, self.store)
-        for threads in spouts:
-            threads.restore(record)
-        self.listeners.progress.follow(lambda: store.writes, self.metrics.values)
-        resources.enter_context(self.engine.watched(lambda error: self.inbox.post(Broken(error))))
-        publisher = Publisher(
-            tell=self.listeners.tell, counted=streams.counted, late=reads.thread.late, lag=streams.lag
-        )
+        record = self._record(participants, spouts, declared)
+        self._hand_over(record, streams, participants)
+        self._serve(reads)
+        publisher = self._publisher(streams, reads)
         driver = self._driver(record, streams, participants, publisher)
-        workers, standstill = streams.workers, self.listeners.standstill
-        beyond = (self.engine.stages, workers.lock_holders, workers.lost_lease)
-        standstill.follow(lambda: publisher.status, workers.works, *beyond)
+        self._watch(streams, publisher)
         return driver
 
+    def _checked_declarations(self) -> Declarations:
+        """Compare the program with the record, before anything is made that changes what the earlier leader left."""
+        process = self.process
+        declared = declarations(process.plan.graph, process.config.accept)
+        compared(self.store.read() or CoordinatorRecord(epoch=self.store.epoch), declared).check(process.name)
+        return declared
+
+    def _outputs(self) -> tuple[list[Participant], StateReads]:
+        process = self.process
+        context = ParticipantContext(
+            config=process.config,
+            metrics=process.metrics,
+            spark=process.engine.commit_spark(self.store.epoch),
+            transactions=process.transactions,
+        )
+        participants, states = assembled(process.plan, context)
+        return participants, StateReads(process.name, states, CommitThread(process.config.message_timeout))
+
+    def _spouts(self) -> list[SpoutThreads]:
+        return [SpoutThreads.of(*self._halves(spout)) for spout in self.process.plan.spouts]
+
+    def _halves(self, plan: SpoutPlan) -> tuple[TridentSpoutCoordinator, TridentSpoutExecutor]:
+        process, tx_id, spout = self.process, plan.tx_id, plan.spout
+        context = TopologyContext(process.name, tx_id, None, process.metrics)
+        emitting = evolve(context, spark=process.engine.session, parallelism=process.engine.parallelism)
+        defining = emitting if spout.coordinator_needs_spark else context
+        coordinator = spout.get_coordinator(tx_id, process.config, defining)
+        emitter = spout.get_emitter(tx_id, process.config, emitting)
+        return (
+            TridentSpoutCoordinator(process.name, tx_id, coordinator, spout.replay is Replay.EXACT),
+            TridentSpoutExecutor(process.name, tx_id, plan.schema, emitter, process.metrics),
+        )
+
+    def _streams(
+        self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
+    ) -> TopologyStreams:
+        process = self.process
+        branches = [frozenset(branch.spouts) for branch in process.plan.branches]
+        jobs = process.engine.jobs(self._work(participants, reads))
+        workers = Workers(
+            topology=process.name,
+            spouts=spouts,
+            branches=branches,
+            rereads=frozenset().union(*(branch.rereads for branch in process.plan.branches)),
+            commits=self._commits(spouts, participants, reads),
+            reads=reads,
+            jobs=jobs,
+            diagnose=self._diagnosed,
+            draw_edge=draw_edge,
+            tell=process.listeners.tell,
+            # Twice the pending transactions, as a cancelled job holds its thread until Spark ends it; others cancel.
+            job_threads=(2 * len(branches) + 1) * process.config.max_spout_pending,
+        )
+        shape = shape_of(workers.commits.spouts, branches, participants, jobs.shareable)
+        streams = TopologyStreams(
+            topology=process.name,
+            plane=DataPlane(shape=shape),
+            workers=workers,
+            post=process.inbox.post,
+            shutdown=process.shutdown,
+        )
+        self.resources.callback(streams.close)
+        return streams
+
+    def _work(self, participants: list[Participant], reads: StateReads) -> BatchWork:
+        return BatchWork(
+            exact=self._exact(),
+            names=JobNames(self.process.name, self.store.epoch),
+            branches=self.process.plan.branches,
+            participants=participants,
+            transaction=self._transaction,
+            draw_edge=draw_edge,
+            query=reads.answered,
+        )
+
+    def _commits(self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads) -> Commits:
+        return Commits(
+            topology=self.process.name,
+            spouts={threads.tx_id: threads.executor for threads in spouts},
+            participants=participants,
+            transactions=self.process.transactions,
+            transaction=self._transaction,
+            ensure_leading=self.store.ensure_leading,
+            diagnose=self._diagnosed,
+            thread=reads.thread,
+        )
+
     def _record(
-        self,
-        participants: list[Participant],
-        spouts: list[SpoutThreads],
-        declared: Declarations,
-        candidate: Candidate | None,
+        self, participants: list[Participant], spouts: list[SpoutThreads], declared: Declarations
     ) -> CoordinatorRecord:
         """Return the record to continue from; a standby tries again if a store is unavailable or locked."""
+        name = self.process.name
         states = [state for state in everything(participants) if state.capabilities.commits]
         executors = {threads.tx_id: threads.executor for threads in spouts}
         coordinators = {threads.tx_id: threads.coordinator.coordinator for threads in spouts}
@@ -283,19 +381,37 @@ class _Assembly:
                     has_committer_spouts=any(executor.is_committer for executor in executors.values()),
                     moved=lambda spout, batch: executors[spout].moved(batch) if spout in executors else {},
                     adopt=lambda record, torn: adopted(
-                        self.name,
-                        check_fed(self.name, participants, record),
+                        name,
+                        check_fed(name, participants, record),
                         torn,
                         declared,
                         corrections_of(record, coordinators),
                     ),
                 )
             except (StateError, SinkError) as error:
-                if candidate is None or not is_passing(error):
+                if self.candidate is None or not is_passing(error):
                     raise
-                log.warning("topology %s: the takeover failed, and is tried again: %s", self.name, error)
+                log.warning("topology %s: the takeover failed, and is tried again: %s", name, error)
             self.store.heartbeat()
-            candidate.wait(RECOVER_AGAIN_SECONDS)
+            self.candidate.wait(RECOVER_AGAIN_SECONDS)
+
+    def _hand_over(self, record: CoordinatorRecord, streams: TopologyStreams, participants: list[Participant]) -> None:
+        """Inform outputs and spouts where the record continues."""
+        transactions = self.process.transactions
+        transactions.join(participants)
+        torn, committed = partial_commit_of(participants, record), record.current_txid - 1
+        streams.take_over(torn, transactions.together, committed)
+        for threads in streams.workers.spouts:
+            threads.restore(record)
+
+    def _serve(self, reads: StateReads) -> None:
+        process = self.process
+        process.requests.serve(reads, process.engine.request_jobs, self._diagnosed, self.store)
+
+    def _publisher(self, streams: TopologyStreams, reads: StateReads) -> Publisher:
+        return Publisher(
+            tell=self.process.listeners.tell, counted=streams.counted, late=reads.thread.late, lag=streams.lag
+        )
 
     def _driver(
         self,
@@ -304,18 +420,19 @@ class _Assembly:
         participants: list[Participant],
         publisher: Publisher,
     ) -> CoordinatorDriver:
+        process = self.process
         return CoordinatorDriver.leading(
-            topology=self.name,
+            topology=process.name,
             store=self.store,
             record=record,
             streams=streams,
-            spouts=tuple(spout.tx_id for spout in self.plan.spouts),
+            spouts=tuple(spout.tx_id for spout in process.plan.spouts),
             exact=self._exact(),
             clock=self.clock,
             draw_edge=draw_edge,
             settings=settings_of(
-                self.plan,
-                self.config,
+                process.plan,
+                process.config,
                 participants,
                 has_committer_spouts=any(spout.executor.is_committer for spout in streams.workers.spouts),
             ),
@@ -323,77 +440,22 @@ class _Assembly:
             wished=self._wished,
         )
 
+    def _watch(self, streams: TopologyStreams, publisher: Publisher) -> None:
+        """Show progress and standstill to the listeners, and report to the driver if the engine breaks."""
+        process, workers = self.process, streams.workers
+        process.listeners.progress.follow(lambda: self.store.writes, process.metrics.values)
+        self.resources.enter_context(process.engine.watched(lambda error: process.inbox.post(Broken(error))))
+        beyond = (process.engine.stages, workers.lock_holders, workers.lost_lease)
+        process.listeners.standstill.follow(lambda: publisher.status, workers.works, *beyond)
+
     def _wished(self, _: object) -> None:
-        self.inbox.post(WishesChanged())
+        self.process.inbox.post(WishesChanged())
 
     def _exact(self) -> frozenset[str]:
-        return frozenset(spout.tx_id for spout in self.plan.spouts if spout.spout.replay is Replay.EXACT)
-
-    def _halves(self, plan: SpoutPlan) -> tuple[TridentSpoutCoordinator, TridentSpoutExecutor]:
-        tx_id, spout = plan.tx_id, plan.spout
-        context = TopologyContext(self.name, tx_id, None, self.metrics)
-        emitting = evolve(context, spark=self.engine.session, parallelism=self.engine.parallelism)
-        defining = emitting if spout.coordinator_needs_spark else context
-        coordinator = spout.get_coordinator(tx_id, self.config, defining)
-        emitter = spout.get_emitter(tx_id, self.config, emitting)
-        return (
-            TridentSpoutCoordinator(self.name, tx_id, coordinator, spout.replay is Replay.EXACT),
-            TridentSpoutExecutor(self.name, tx_id, plan.schema, emitter, self.metrics),
-        )
-
-    def _streams(
-        self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads
-    ) -> TopologyStreams:
-        branches = [frozenset(branch.spouts) for branch in self.plan.branches]
-        jobs = self.engine.jobs(self._work(participants, reads))
-        workers = Workers(
-            topology=self.name,
-            spouts=spouts,
-            branches=branches,
-            rereads=frozenset().union(*(branch.rereads for branch in self.plan.branches)),
-            commits=self._commits(spouts, participants, reads),
-            reads=reads,
-            jobs=jobs,
-            diagnose=self._diagnosed,
-            draw_edge=draw_edge,
-            tell=self.listeners.tell,
-            # Twice the pending transactions, as a cancelled job holds its thread until Spark ends it; others cancel.
-            job_threads=(2 * len(branches) + 1) * self.config.max_spout_pending,
-        )
-        shape = shape_of(workers.commits.spouts, branches, participants, jobs.shareable)
-        return TopologyStreams(
-            topology=self.name,
-            plane=DataPlane(shape=shape),
-            workers=workers,
-            post=self.inbox.post,
-            shutdown=self.shutdown,
-        )
-
-    def _work(self, participants: list[Participant], reads: StateReads) -> BatchWork:
-        return BatchWork(
-            exact=self._exact(),
-            names=JobNames(self.name, self.store.epoch),
-            branches=self.plan.branches,
-            participants=participants,
-            transaction=self._transaction,
-            draw_edge=draw_edge,
-            query=reads.answered,
-        )
-
-    def _commits(self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads) -> Commits:
-        return Commits(
-            topology=self.name,
-            spouts={threads.tx_id: threads.executor for threads in spouts},
-            participants=participants,
-            transactions=self.transactions,
-            transaction=self._transaction,
-            ensure_leading=self.store.ensure_leading,
-            diagnose=self._diagnosed,
-            thread=reads.thread,
-        )
+        return frozenset(spout.tx_id for spout in self.process.plan.spouts if spout.spout.replay is Replay.EXACT)
 
     def _diagnosed(self, error: BaseException, place: Place, doing: str) -> Diagnosis:
-        return diagnosed(error, place, doing, self.engine.life)
+        return diagnosed(error, place, doing, self.process.engine.life)
 
     def _transaction(self, attempt: TransactionAttempt, time: int) -> SinkTransaction:
         identity = self.store.identity
