@@ -65,7 +65,7 @@ class WishAnswer:
         return waits if self.outcome is None else self.outcome.action is not None
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts as JSON."""
+        """Return the answer as JSON: the wish, whether it was carried out or waits, what is in effect, the leader."""
         leader = self.description.leader
         return {
             "topology": self.description.identity.name,

@@ -105,7 +105,12 @@ class Definition:
             part.stands = spout in exact and not part.was_attempted
 
     def check(self, spouts: Collection[str], exact: Collection[str]) -> None:
-        """Assert the invariants of this definition."""
+        """Assert that the stage and the parts of this definition fit together.
+
+        Args:
+            spouts: all of the topology.
+            exact: those whose definition is never asked for a second time once it was given.
+        """
         parts = self.parts.items()
         if self.stage in (Stage.DEFINED, Stage.ATTEMPTED):
             assert self.stands_for(spouts), f"a spout has to be asked, and it is {self.stage.name}: {self}"

@@ -216,7 +216,8 @@ class Phases:
     """The phases of one leadership. Pure: time is an argument.
 
     Attributes:
-        epoch: the leadership's epoch. It is part of each root, so a late ack never counts for a later leadership.
+        epoch: the leadership's epoch. It is part of each root. A late ack of an earlier leadership counts
+            for nothing, because its attempt id is never used again.
         message_timeout: seconds of silence after which a phase fails.
         next_rotation_at: when the next check for silence is due.
     """

@@ -8,6 +8,8 @@ most ``max_spout_pending`` of them exist. Each goes
 
     PROCESSING ──($batch acked)──▶ PROCESSED ──(is the lowest)──▶ COMMITTING ──($commit acked)──▶ gone
 
+(COMMITTED is a short stop on the last arrow: a member of a group waits there for those below it.)
+
 The first and last arrows are triggered by events, the middle one by the state itself. Whenever the lowest active
 transaction is PROCESSED and no commit is open, its commit starts. So commits are strictly in order, one at a time.
 
@@ -103,12 +105,13 @@ class MasterBatchCoordinator:
     is_stopping: bool = False
     standing: Standing = NOTHING_STANDS
     _active: dict[int, ActiveTransaction] = field(factory=dict, init=False)
-    # The next step is checked against these: the record as last stored, and the last txid that began to commit.
-    _stored: StoreRecord = field(init=False, eq=False, repr=False)
+    # The next step is checked against these: the last record that was given to be
+    # stored, and the last txid that began to commit.
+    _last_store: StoreRecord = field(init=False, eq=False, repr=False)
     _begun_upto: int = field(default=0, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self._stored = self._store()
+        self._last_store = self._store()
 
     @property
     def active(self) -> Mapping[int, ActiveTransaction]:
@@ -136,7 +139,8 @@ class MasterBatchCoordinator:
         """The txids of the window that are active, or may start as soon as they are ready."""
         if self.takes_new:
             return self.window
-        begun = self._active if self.is_paused else self.attempt_ids  # both begin at current_txid, without gaps
+        # A pause starts nothing, a drain replays what was begun. Both maps begin at current_txid, without gaps.
+        begun = self._active if self.is_paused else self.attempt_ids
         return self.window[: len(begun)]
 
     def handle(self, event: Event) -> list[Command]:
@@ -147,9 +151,9 @@ class MasterBatchCoordinator:
         Raises:
             AssertionError: the machine has a defect, which the message describes.
         """
-        is_due, active = self._is_due(event), len(self._active)
+        may_act, active = self._may_act(event), len(self._active)
         commands = self._answer(event)
-        self._check(event, commands, is_due=is_due, active=active)
+        self._check(event, commands, may_act=may_act, active=active)
         return commands
 
     def _answer(self, event: Event) -> list[Command]:
@@ -261,8 +265,8 @@ class MasterBatchCoordinator:
 
     # --- invariants that are checked after every event ----------------------------------------------------------------
 
-    def _is_due(self, event: Event) -> bool:
-        """Return true if commands must follow from ``event``, which was not handled yet."""
+    def _may_act(self, event: Event) -> bool:
+        """Return false if ``event``, which was not handled yet, can change nothing."""
         match event:
             case Ticked(ready):
                 idle = self.current_txid + len(self._active)
@@ -278,17 +282,17 @@ class MasterBatchCoordinator:
                 return self.is_live(attempt)
         return False
 
-    def _check(self, event: Event, commands: list[Command], *, is_due: bool, active: int) -> None:
+    def _check(self, event: Event, commands: list[Command], *, may_act: bool, active: int) -> None:
         """Assert that the invariants hold after ``event``.
 
         Args:
             event: the event that was handled.
             commands: the answer.
-            is_due: whether commands had to follow.
+            may_act: whether commands were allowed to follow.
             active: how many transactions were active before.
         """
-        assert is_due or not commands, self._bug(event, "something follows from what changes nothing")
-        tried = self._stored.attempt_ids
+        assert may_act or not commands, self._bug(event, "something follows from what changes nothing")
+        tried = self._last_store.attempt_ids
         for command in commands:
             match command:
                 case StoreRecord():
@@ -297,10 +301,10 @@ class MasterBatchCoordinator:
                     self._check_batch(event, attempt, tried)
                     active += 1
                 case EmitCommit(attempt):
-                    pinned = not self.store_intents or attempt in self._stored.committing
+                    pinned = not self.store_intents or attempt in self._last_store.committing
                     assert pinned, self._bug(event, f"{attempt} commits before it is pinned")
                 case EmitSuccess(attempt):
-                    closed = isinstance(event, PhaseAcked) and self._stored.current_txid == attempt.txid + 1
+                    closed = isinstance(event, PhaseAcked) and self._last_store.current_txid == attempt.txid + 1
                     assert closed, self._bug(event, f"{attempt} succeeds before it is closed")
                     active -= 1
                 case CancelAttempt(attempt):
@@ -320,26 +324,26 @@ class MasterBatchCoordinator:
         assert told == due, self._bug(event, f"{told} is carried out")
 
     def _check_record(self, event: Event, record: StoreRecord) -> None:
-        pins = {pin.txid for pin in self._stored.committing if pin.txid >= record.current_txid}
-        assert record.current_txid >= self._stored.current_txid, self._bug(event, "the position goes back")
+        pins = {pin.txid for pin in self._last_store.committing if pin.txid >= record.current_txid}
+        assert record.current_txid >= self._last_store.current_txid, self._bug(event, "the position goes back")
         assert pins <= {pin.txid for pin in record.committing}, self._bug(event, "a pin goes before its commit closes")
         self._check_standing(event, record)
-        self._stored = evolve(record, outcomes=()) if record.outcomes else record
+        self._last_store = evolve(record, outcomes=()) if record.outcomes else record
 
     def _check_standing(self, event: Event, record: StoreRecord) -> None:
-        before, now, is_left = self._stored.standing, record.standing, bool(record.attempt_ids)
+        before, now, is_left = self._last_store.standing, record.standing, bool(record.attempt_ids)
         due = before.after(event.wish) if isinstance(event, Wished) else before
         drained = evolve(due, hold=Hold.PAUSED) if due.hold is Hold.DRAINING and not is_left else due
-        is_due = now in (due, drained) and (isinstance(event, Wished) or not record.outcomes)
-        assert is_due, self._bug(event, f"{before} turns into {now}")
+        may_act = now in (due, drained) and (isinstance(event, Wished) or not record.outcomes)
+        assert may_act, self._bug(event, f"{before} turns into {now}")
         assert is_left or now.hold is not Hold.DRAINING, self._bug(event, "a drain is over, and no pause")
 
     def _check_batch(self, event: Event, attempt: TransactionAttempt, tried: Mapping[int, int]) -> None:
-        stands, last = self._stored.standing, tried.get(attempt.txid, FIRST_ATTEMPT_ID - 1)
+        stands, last = self._last_store.standing, tried.get(attempt.txid, FIRST_ATTEMPT_ID - 1)
         is_held = self.is_stopping or stands.is_paused or not (stands.takes_new or last >= FIRST_ATTEMPT_ID)
         may = isinstance(event, Ticked) and attempt.txid in event.ready and not is_held
         limit = min(self.max_spout_pending, stands.rate.pending or self.max_spout_pending)
-        stored = self._stored.attempt_ids.get(attempt.txid)
+        stored = self._last_store.attempt_ids.get(attempt.txid)
         assert may, self._bug(event, f"{attempt} starts and may not")
         assert len(self._active) <= limit, self._bug(event, f"{attempt} starts beyond the window")
         assert attempt.attempt_id > last, self._bug(event, f"{attempt} starts after attempt {last}")
@@ -372,8 +376,8 @@ class MasterBatchCoordinator:
         assert len(txids) == active, self._bug(event, "a transaction came or went without a command")
         assert ends == (current, current + active - 1), self._bug(event, "the active transactions have a gap")
         assert lowest not in (AttemptStatus.PROCESSED, AttemptStatus.COMMITTED), self._bug(event, f"{current} is stuck")
-        assert position == self._stored, self._bug(event, "what is durable has changed, and is not stored")
-        assert isinstance(event, Wished) or not self._is_due(event), self._bug(event, "not all was done that follows")
+        assert position == self._last_store, self._bug(event, "what is durable has changed, and is not stored")
+        assert isinstance(event, Wished) or not self._may_act(event), self._bug(event, "not all was done that follows")
 
     def _bug(self, event: Event, what: str) -> str:
         return our_bug(f"{what}, after {event} with {self}")

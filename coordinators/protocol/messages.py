@@ -40,7 +40,7 @@ class FailureKind(Enum):
     """Another cause, such as Spark or silence, interrupted the attempt: it is replayed, which doesn't count."""
 
     FATAL = "fatal"
-    """No replay can succeed: the topology ends with the cause."""
+    """No replay can succeed, for example after a later leader has fenced this one: the topology ends with the cause."""
 
     @property
     def counts(self) -> bool:
@@ -161,19 +161,19 @@ class Reported:
 
 @frozen
 class Broken:
-    """A failure that no replay can mend; the topology ends with ``cause``."""
+    """Something outside of any attempt failed, such as Spark itself; the topology ends with ``cause``."""
 
     cause: BaseException
 
 
 @frozen
 class PauseRequested:
-    """The user wants no new batches."""
+    """The program wants no new batches: `TridentQuery.pause`. An operator's pause is a stored wish."""
 
 
 @frozen
 class ResumeRequested:
-    """The user wants new batches again."""
+    """The program wants new batches again."""
 
 
 @frozen
@@ -183,7 +183,7 @@ class WishesChanged:
 
 @frozen
 class StopRequested:
-    """The user wants to stop: after every active transaction has committed (``drain``), or immediately."""
+    """The program wants to stop: after every active transaction has committed (``drain``), or immediately."""
 
     drain: bool
 

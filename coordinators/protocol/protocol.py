@@ -1,4 +1,18 @@
-"""The vocabulary of the machine: the events that it receives (past tense) and the commands that it returns."""
+"""The vocabulary of the machine: the events that it receives (past tense) and the commands that it returns.
+
+The driver (`CoordinatorDriver`) calls `BatchStreams` to carry out commands, and makes events of the messages that come
+back:
+
+- `EmitBatch` reaches the data plane as `BatchAnnounced`; its acks end in `PhaseAcked` for ``$batch``.
+- `EmitCommit` reaches it as `CommitAnnounced`; its acks end in `PhaseAcked` for ``$commit``.
+- `EmitSuccess` reaches it as `SuccessAnnounced`; `SuccessDelivered` answers, and no phase waits for it.
+- `CancelAttempt` reaches it as `AttemptCancelled`; there is no answer.
+- `StoreRecord` stays with the driver, which writes the record before it carries out the commands after it.
+- The message `Failed` becomes the event `AttemptFailed`. The next `Ticked` starts the transaction again.
+
+The driver handles no further event while it writes. A write whose outcome is unknown is tried until it is known, or
+until the lease ends; then the leadership ends, and the next one reads what is stored.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +26,7 @@ from coordinators.values.attempt import TransactionAttempt
 
 
 class StreamId(StrEnum):
-    """The three streams of a master batch coordinator, under Storm's names."""
+    """The three streams of a master batch coordinator, under Storm's names; ``$success`` has no ledger."""
 
     BATCH = "$batch"
     COMMIT = "$commit"
@@ -108,7 +122,7 @@ class EmitSuccess:
 
 @frozen
 class CancelAttempt:
-    """Stop working on ``attempt``: it will never commit."""
+    """Stop working on ``attempt``, which will never be closed; a commit step that already runs is not interrupted."""
 
     attempt: TransactionAttempt
 

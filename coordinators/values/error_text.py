@@ -48,7 +48,7 @@ def error_notes(error: BaseException) -> list[str]:
 
 
 def quoted(error: BaseException) -> QuotedError:
-    """Return an exception for a log: the frames, notes and causes of ``error``, with texts that are safe."""
+    """Return a copy of ``error`` for a log, with its frames, notes and causes; `safe_text` has changed each text."""
     copies = []
     for each in _chain(error):
         copy = QuotedError(error_text(each)).with_traceback(each.__traceback__)

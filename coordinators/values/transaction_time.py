@@ -44,7 +44,7 @@ class LeaderClock:
         return own if own <= zookeeper + AHEAD_OF_ZOOKEEPER_MILLIS_MAX else zookeeper
 
     def ahead_of_zookeeper(self, now: float, wall: float) -> int:
-        """Return by how many milliseconds the local clock is too far ahead to be trusted; 0: it is trusted."""
+        """Return how many milliseconds the local clock is ahead of the time that `read` returns; 0: it is trusted."""
         return max(0, round(wall * MILLIS) - self.read(now, wall))
 
     def _zookeeper(self, now: float) -> int:

@@ -198,7 +198,7 @@ def _plane(process: Process) -> Any:
         str(sorted((branch, waiting) for branch, waiting in machine._batcher._waiting.items() if waiting)),
         str(sorted((branch, list(groups)) for branch, groups in machine._batcher._again.items() if groups)),
         machine._lane.partial_commit_txid,
-        len(machine._lane._parked),
+        len(machine._lane._postponed),
         tuple(_used(item) for item in (machine._lane._current, *machine._lane._queue)),
         str(sorted((txid, len(untold)) for txid, untold in machine._untold.items())),
         str([stimulus for stimulus in plane.reports]),

@@ -206,10 +206,10 @@ def weaken_wishes(driver: CoordinatorDriver, rules: Rules, before: CoordinatorRe
             driver.machine.__class__ = machine
     if not rules.has("lasting wishes"):
         driver.machine.standing = NOTHING_STANDS
-        driver.machine._stored = driver.machine._store()
+        driver.machine._last_store = driver.machine._store()
     if not rules.has("own pause ends") and before is not None:
         driver.machine.standing = evolve(driver.machine.standing, paused_by=before.standing.paused_by)
-        driver.machine._stored = driver.machine._store()
+        driver.machine._last_store = driver.machine._store()
     if not rules.has("wishes that wait"):
         driver.wishes.is_due = False
     if not rules.has("wishes with their write"):

@@ -39,7 +39,13 @@ def failing(status: TopologyStatus, definition: Callable[[int], Mapping[str, Jso
 
 
 def headline(entry: dict[str, Any], *, is_led: bool, now: datetime) -> str:
-    """Summarise an entry in a few words: the start of the wait, or the last failure."""
+    """Summarise a failing transaction in a few words: since when it waits, or when it last failed.
+
+    Args:
+        entry: the transaction, of those that the function above returns.
+        is_led: whether the topology has a leader; without one, nothing is tried any more.
+        now: the present time.
+    """
     last = datetime.fromisoformat(entry["last"])
     if entry["waits_for"] is not None:
         since = datetime.fromisoformat(entry["since"])

@@ -36,11 +36,11 @@ class Way(Enum):
 
 @frozen
 class Stop:
-    """One place to stop at.
+    """One place in a call of the tested code where its process dies or pauses.
 
     Attributes:
         way: whether the process dies or pauses.
-        moment: the moment in the call.
+        moment: at the begin of the call, at its end, or at a line.
         file: the file of the line; empty unless at a line.
         line: the number of the line; the process stops before it runs it.
         nth: the number of times that the call must reach the line.

@@ -36,7 +36,7 @@ def placed(graph: Graph, node: Node) -> OutputPlace | None:
 
 
 def shards_of(graph: Graph, node: Node, output: Output) -> int:
-    """Return the number of shards of the output of ``node``."""
+    """Return into how many shards the state or sink at ``node`` is divided; 1: it isn't."""
     return output.shards(graph.shards.get(output.name, 0), hint_before(node.inputs[0]))
 
 

@@ -70,7 +70,7 @@ class _Held:
 
     @property
     def loose_start(self) -> int:
-        """The number of the first loose row."""
+        """The number of the first row of ``loose``, counted from the window's first row ever."""
         return self.progress.seen - (self.loose.num_rows if self.loose else 0)
 
     @property

@@ -300,8 +300,8 @@ class ZooKeeperSession:
         """Return if, by the local clock, the session can't have ended, and it is connected. No I/O; for any thread.
 
         Raises:
-            CoordinationLost: it may have ended. A passed deadline or a lost connection is not the end yet: the next
-                answered round proves that the session is still alive.
+            CoordinationLost: it may have ended. It is not certain: the next request that ZooKeeper answers proves that
+                the session is still alive.
         """
         self._ensure_usable()
         if self._client.state != KazooState.CONNECTED:

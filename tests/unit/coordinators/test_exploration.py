@@ -322,7 +322,7 @@ class CancelsAtATick(MasterBatchCoordinator):
 class AnnouncesACommitTwice(MasterBatchCoordinator):
     def _advance(self, attempt: TransactionAttempt, stream: StreamId) -> Iterator[Command]:
         lowest = self._active.get(self.current_txid)
-        is_batch = stream is StreamId.BATCH and self._is_due(PhaseAcked(attempt, stream))
+        is_batch = stream is StreamId.BATCH and self._may_act(PhaseAcked(attempt, stream))
         if is_batch and lowest and lowest.status is COMMITTING:
             yield EmitCommit(lowest.attempt)
         yield from super()._advance(attempt, stream)

@@ -89,14 +89,15 @@ class GroupMember:
 class CommitGroup:
     """Consecutive attempts that commit in txid order: a group commit.
 
-    Every output commits small attempts in one step. A large one gets its own step: its transaction is closed when that
-    step ends, not with the whole group, and so a new batch may start in its place.
+    The group is divided into cuts: the small attempts that follow each other are one cut, a large attempt is a cut by
+    itself. Each output commits a cut in one step, one output after the other. The transactions of a cut are closed when
+    the last output has it, not with the whole group, and so new batches may start in their place.
 
     Attributes:
         first: its first transaction.
-        waiting: the attempts that were in no step yet.
-        members: the attempts of the present step.
-        output: the number of the output that commits the step now.
+        waiting: the attempts that were in no cut yet.
+        members: the attempts of the present cut.
+        output: the number of the output that commits the cut now.
     """
 
     first: int
@@ -105,14 +106,14 @@ class CommitGroup:
     output: int = 0
 
     def cut(self) -> None:
-        """Begin the next step."""
+        """Begin the next cut."""
         small = list(takewhile(lambda member: member.executor.is_small, self.waiting))
         self.members, self.output = small or self.waiting[:1], 0
         del self.waiting[: len(self.members)]
 
     @property
     def txid(self) -> int:
-        """The last transaction of the present step."""
+        """The last transaction of the present cut."""
         return self.members[-1].executor.attempt.txid
 
 
@@ -132,7 +133,7 @@ class CommitLane:
     committed_txid: int = 0
     _queue: deque[CommitGroup | Abort | ReadWanted | CloseStates] = field(factory=deque, init=False)
     _current: CommitGroup | Abort | Answer | CloseStates | None = field(default=None, init=False)
-    _parked: list[ReadWanted] = field(factory=list, init=False)  # until no transaction is partially committed
+    _postponed: list[ReadWanted] = field(factory=list, init=False)  # until no transaction is partially committed
     _is_closing: bool = field(default=False, init=False)
 
     def add(self, item: CommitGroup | Abort | ReadWanted | CloseStates) -> Iterator[Instruction]:
@@ -182,9 +183,9 @@ class CommitLane:
     def close(self) -> Iterator[Instruction]:
         """Close the lane: no commit or read starts any more; waiting aborts are still done."""
         self._is_closing = True
-        reads = [*self._parked, *(item for item in self._queue if isinstance(item, ReadWanted))]
+        reads = [*self._postponed, *(item for item in self._queue if isinstance(item, ReadWanted))]
         self._queue = deque(item for item in self._queue if isinstance(item, Abort))
-        self._parked = []
+        self._postponed = []
         for wanted in reads:
             yield Refuse(wanted.read)
 
@@ -219,7 +220,7 @@ class CommitLane:
                 case CommitGroup() as group:
                     yield from self._begin_step(group)
                 case ReadWanted(whole=True) as wanted if self.partial_commit_txid:
-                    self._parked.append(wanted)
+                    self._postponed.append(wanted)
                 case ReadWanted(read):
                     self._current = Answer(read, self.committed_txid)
                     yield self._current
@@ -233,7 +234,7 @@ class CommitLane:
         if any(member.executor.is_cancelled for member in group.members) or self._is_closing:
             return  # the attempts after it were cancelled with it
         if not self.outputs:
-            return
+            return  # the acker has ended this phase: its ledger is empty
         output = self.outputs[group.output]
         if not output.spout:
             self.partial_commit_txid = max(group.txid, self.partial_commit_txid)
@@ -258,7 +259,7 @@ class CommitLane:
         return group
 
     def _end_cut(self, group: CommitGroup) -> None:
-        """End a step that all outputs have; some may have later transactions, which an earlier attempt committed."""
+        """End a cut that all outputs have; some may have later transactions, which an earlier attempt committed."""
         txid = group.txid
         if group.waiting:
             group.cut()
@@ -266,5 +267,5 @@ class CommitLane:
         self.committed_txid = max(txid, self.committed_txid)
         if txid >= self.partial_commit_txid:
             self.partial_commit_txid = 0
-            self._queue.extendleft(reversed(self._parked))
-            self._parked = []
+            self._queue.extendleft(reversed(self._postponed))
+            self._postponed = []

@@ -99,7 +99,7 @@ class JobBatcher:
     _running: dict[int, Job] = field(factory=dict, init=False)
 
     def add(self, branch: int, attempt: TransactionAttempt, rows: int) -> Job | None:
-        """Add ``attempt``, with ``rows`` input rows for ``branch``; return the job that starts now, if any."""
+        """Add ``attempt``, whose spouts emitted ``rows`` rows; return the job that starts now, if any."""
         self._waiting[branch].append(_Waiting(attempt, rows))
         return None if branch in self._running else self._next(branch)
 
@@ -119,13 +119,13 @@ class JobBatcher:
         return self._next(job.branch)
 
     def _next(self, branch: int) -> Job | None:
-        attempts = self._again[branch].popleft() if self._again[branch] else self._taken(branch)
+        attempts = self._again[branch].popleft() if self._again[branch] else self._first_waiting(branch)
         if not attempts:
             return None
         job = self._running[branch] = Job(branch, attempts, is_shared=True)
         return job
 
-    def _taken(self, branch: int) -> tuple[TransactionAttempt, ...]:
+    def _first_waiting(self, branch: int) -> tuple[TransactionAttempt, ...]:
         waiting = self._waiting[branch]
         rows = accumulate(each.rows for each in waiting)
         count = max(1, sum(1 for upto in rows if upto <= ROWS_MAX))
@@ -177,7 +177,7 @@ class DataPlane:
         return len(self.shape.spouts) if stream is StreamId.BATCH else len(self._lane.outputs)
 
     def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Return the phases that some task is visibly working on.
+        """Return the phases that some task is visibly working on; they don't time out.
 
         These are batches with a job, and all commits while one of them makes progress.
         """
@@ -350,8 +350,9 @@ class DataPlane:
         live = [executor for executor in executors if not executor.is_cancelled]
         if not live:
             return None, []
+        first = min(live, key=lambda executor: executor.attempt.txid)  # the master cancels those after it
         if len(job.attempts) == 1 or not why.kind.counts:
-            return live[0], []
+            return first, []
         if why.txid not in [attempt.txid for attempt in job.attempts]:
             return None, bisected([executor.attempt for executor in live])
         failed = next((executor for executor in live if executor.attempt.txid == why.txid), None)
@@ -376,6 +377,7 @@ class DataPlane:
         executor = self._executors.get(attempt)
         if executor is None or executor.is_cancelled:
             return
+        # No step that commits is cancelled: it may be in the middle of its writes. It goes on, and is then too late.
         for branch, receipt in executor.cancel().items():
             yield from self._lane.add(Abort(attempt, executor.time, branch, receipt))
         self._batcher.drop(attempt)

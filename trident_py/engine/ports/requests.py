@@ -46,13 +46,13 @@ class RequestAnswer:
 
 @define(eq=False)
 class Requests:
-    """Answers requests, from any number of threads.
+    """Answers the requests of `TridentQuery.execute` and of the HTTP server, from any number of threads.
 
     Row operations run on the caller's thread, queries of states on the commit thread, and other operations as jobs.
 
     Attributes:
         topology: for messages.
-        plans: by function.
+        plans: the operations that a request runs, by the name of the function that it calls.
     """
 
     topology: str

@@ -50,7 +50,12 @@ class SessionLink(Link):
         return SessionLink(self._database, *(owner for link in links for owner in link.owners))
 
     def begin_ours(self, lock_secs: float | None, *, durable: bool) -> Session:
-        """Begin a transaction that waits ``lock_secs`` seconds for locks, but at least one."""
+        """Begin a transaction of our own, which waits ``lock_secs`` whole seconds for locks, at least one.
+
+        Args:
+            lock_secs: None: as long as a transaction of the user waits, `LOCK_SECONDS`.
+            durable: has no effect here: these databases make every commit durable.
+        """
         return self._begun(LOCK_SECONDS if lock_secs is None else max(1, int(lock_secs)))
 
     def begin(self) -> Session:

@@ -480,7 +480,7 @@ class Small:
             assert all(self.processed[attempt] for txid, attempt in self.live.items() if txid != self.scope.bad)
         elif not self.scope.fails:
             assert self.committed == self.scope.txids
-        waiting = 0 if self.is_closing or self.committed == self.scope.txids else len(self.plane._lane._parked)
+        waiting = 0 if self.is_closing or self.committed == self.scope.txids else len(self.plane._lane._postponed)
         assert self.answered + self.refused + waiting == self.scope.reads - self.reads, "somebody waits for an answer"
         is_given_up = self.is_closing and not self.is_abandoned  # else the next takeover sweeps it
         assert not is_given_up or not self.prepared, f"{self.prepared} were neither committed nor given up"
@@ -807,9 +807,9 @@ class Forsaking(CommitLane):
     __slots__ = ()
 
     def _end_cut(self, group: CommitGroup) -> None:
-        parked, self._parked = self._parked, []
+        parked, self._postponed = self._postponed, []
         super()._end_cut(group)
-        self._parked = parked
+        self._postponed = parked
 
 
 class Mute(DataPlane):
