@@ -105,8 +105,8 @@ class MasterBatchCoordinator:
     is_stopping: bool = False
     standing: Standing = NOTHING_STANDS
     _active: dict[int, ActiveTransaction] = field(factory=dict, init=False)
-    # The next step is checked against these: the last record that was given to be
-    # stored, and the last txid that began to commit.
+    # The next step is checked against these: the last record that was given to be stored, and the last txid that
+    # began to commit.
     _last_store: StoreRecord = field(init=False, eq=False, repr=False)
     _begun_upto: int = field(default=0, init=False, eq=False, repr=False)
 
@@ -334,8 +334,8 @@ class MasterBatchCoordinator:
         before, now, is_left = self._last_store.standing, record.standing, bool(record.attempt_ids)
         due = before.after(event.wish) if isinstance(event, Wished) else before
         drained = evolve(due, hold=Hold.PAUSED) if due.hold is Hold.DRAINING and not is_left else due
-        may_act = now in (due, drained) and (isinstance(event, Wished) or not record.outcomes)
-        assert may_act, self._bug(event, f"{before} turns into {now}")
+        is_due = now in (due, drained) and (isinstance(event, Wished) or not record.outcomes)
+        assert is_due, self._bug(event, f"{before} turns into {now}")
         assert is_left or now.hold is not Hold.DRAINING, self._bug(event, "a drain is over, and no pause")
 
     def _check_batch(self, event: Event, attempt: TransactionAttempt, tried: Mapping[int, int]) -> None:
