@@ -8,7 +8,8 @@ back:
 - `EmitSuccess` reaches it as `SuccessAnnounced`; `SuccessDelivered` answers, and no phase waits for it.
 - `CancelAttempt` reaches it as `AttemptCancelled`; there is no answer.
 - `StoreRecord` stays with the driver, which writes the record before it carries out the commands after it.
-- The message `Failed` becomes the event `AttemptFailed`. The next `Ticked` starts the transaction again.
+- The message `Failed` becomes the event `AttemptFailed`. The next `Ticked` starts the transaction again. But if its
+  kind is `FATAL`, the driver ends the leadership, and the machine receives no further event.
 
 The driver handles no further event while it writes. A write whose outcome is unknown is tried until it is known, or
 until the lease ends; then the leadership ends, and the next one reads what is stored.
