@@ -10,6 +10,8 @@ from attrs import frozen
 
 from trident_py.conformance.play import STUCK_ENOUGH, Call, Found, Killed, Play, Stops, Suspended, Unusable
 from trident_py.conformance.stops import Way
+from trident_py.errors import TopologyError
+from trident_py.rows.schema import shown
 
 DISCOVERIES_MAX = 1_000
 
@@ -21,6 +23,16 @@ P = TypeVar("P", bound=Play)
 
 Scenario: TypeAlias = Callable[[P], object]
 Focus: TypeAlias = Callable[[Sequence[Call]], Sequence[int]]
+
+
+def ensure_function(check: str, given: object, what: str) -> None:
+    """Check that ``given``, the first argument of ``check``, can be called to make ``what``.
+
+    Raises:
+        TopologyError: it can't.
+    """
+    if not callable(given):
+        raise TopologyError(f"{check} takes a function that makes {what}, such as a lambda, not {shown(given)}")
 
 
 def every(*methods: str) -> Focus:

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from trident_py.conformance.child_process import serve
 from trident_py.conformance.children import Nursery
-from trident_py.conformance.experiments import checked
+from trident_py.conformance.experiments import checked, ensure_function
 from trident_py.conformance.report import Findings, Report
 from trident_py.conformance.sample_rows import sample_batches
 from trident_py.conformance.sink_experiments import EXPERIMENTS
@@ -44,8 +44,9 @@ def check_sink(
         that it keeps no token (``keeps_token = False``) may duplicate replayed rows, but must lose none.
 
     Raises:
-        TopologyError: the store is not empty.
+        TopologyError: the store is not empty, or ``make_sink`` is no function.
     """
+    ensure_function("check_sink", make_sink, "a sink")
     fields = schema_of(schema)
     findings = Findings()
     with topology_session(TOPOLOGY.name, None) as spark:

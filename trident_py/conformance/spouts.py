@@ -8,7 +8,7 @@ from typing import Any
 
 from trident_py.conformance.child_process import serve
 from trident_py.conformance.children import Nursery
-from trident_py.conformance.experiments import Experiment, checked, every
+from trident_py.conformance.experiments import Experiment, checked, ensure_function, every
 from trident_py.conformance.report import Findings, Report
 from trident_py.conformance.spout_play import SpoutPlay, SpoutSubject
 from trident_py.interfaces.spouts import Replay
@@ -32,6 +32,7 @@ def check_spout(make_spout: Callable[[], AnySpout], read_source: Callable[[], Se
     Returns:
         The report. A spout with ``Replay.NON_TRANSACTIONAL`` promises only that transactions complete.
     """
+    ensure_function("check_spout", make_spout, "a spout")
     findings = Findings()
     with Nursery.open(
         partial(serve, make=partial(SpoutSubject, make_spout, session_if_any())), forget_connections

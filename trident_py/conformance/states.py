@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from trident_py.conformance import sink_experiments as leaders
 from trident_py.conformance.child_process import serve
 from trident_py.conformance.children import Nursery
-from trident_py.conformance.experiments import Experiment, checked, every, nowhere
+from trident_py.conformance.experiments import Experiment, checked, ensure_function, every, nowhere
 from trident_py.conformance.report import Findings, Report
 from trident_py.conformance.state_play import Aggregated, StatePlay, StateSubject, state_ledger
 from trident_py.errors import TopologyError
@@ -50,6 +50,7 @@ def check_state(
         TopologyError: the schema lacks a field that the aggregator reads, an argument has the wrong type, or the store
             is not empty.
     """
+    ensure_function("check_state", make_factory, "a state factory")
     factory = make_factory()
     if not isinstance(factory, StateFactory):
         raise TopologyError(f"check_state takes a function that makes a state factory, this one made {shown(factory)}")
