@@ -106,6 +106,7 @@ class RecordWriter:
         stored = stores[-1] if stores else None
         outcomes = [outcome for each in stores for outcome in each.outcomes]
         current = self.record.current_txid if stored is None else stored.current_txid
+        closes = current > self.record.current_txid
         self._forget_before(current)
         definitions = admission.definitions
         live = machine.attempt_ids if stored is None else stored.attempt_ids
@@ -118,6 +119,7 @@ class RecordWriter:
             attempt_ids={**self.owed.durable, **live},
             metadata=definitions.stored_metadata,
             committing=tuple(self._intent(attempt) for attempt in committing),
+            committed_as=self.owed.attempt_ids[current - 1] if closes else self.record.committed_as,
             cursors=dict(definitions.cursors),
             success_upto=self.owed.upto,
             fingerprints=definitions.stored_fingerprints,

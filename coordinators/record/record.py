@@ -94,8 +94,8 @@ class Bindings:
         return Bindings(kept, self.forgotten + len(self.empty) - len(kept))
 
 
-RECORD_VERSION = 4
-"""Of the format of records. Versions 1 to 3 were written before the first release; they are refused."""
+RECORD_VERSION = 5
+"""Of the format of records. Versions 1 to 4 were written before the first release; they are refused."""
 
 INLINE_BYTES_MAX = 4 * 1024
 """The maximum size of metadata that is stored in the head, see `INLINE_TOTAL_BYTES_MAX`."""
@@ -155,6 +155,8 @@ class CoordinatorRecord:
         metadata: definition by number, then by spout; kept for the active transactions and the one before them.
         committing: attempts whose commit may have begun and is not closed.
         states: the txid at which each state joined the topology.
+        committed_as: the attempt id by which the transaction before ``current_txid`` was committed: every state that
+            rolls back a replayed transaction has that attempt of it, or a later one; -1: there is no such transaction.
         cursors: positions by spout.
         success_upto: the last transaction whose success was delivered.
         fingerprints: of the rows of attempts, by number, then by spout; for transactions that are not committed.
@@ -179,6 +181,7 @@ class CoordinatorRecord:
     metadata: Mapping[int, Mapping[str, Json]] = field(factory=dict)
     committing: tuple[CommitIntent, ...] = ()
     states: Mapping[str, int] = field(factory=dict)
+    committed_as: int = -1
     cursors: Mapping[str, Cursors] = field(factory=dict)
     success_upto: int = INITIAL_TXID - 1
     fingerprints: Mapping[int, Mapping[str, Fingerprint]] = field(factory=dict)
@@ -224,6 +227,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
             {"txid": pin.attempt.txid, "attempt": pin.attempt.attempt_id, "hash": pin.hash} for pin in record.committing
         ],
         "states": dict(record.states),
+        "committed_as": record.committed_as,
         "cursors": {spout: _cursors(spout, positions, blobs) for spout, positions in record.cursors.items()},
         "success_upto": record.success_upto,
         "fingerprints": {
@@ -352,6 +356,7 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
             CommitIntent(TransactionAttempt(pin["txid"], pin["attempt"]), pin["hash"]) for pin in body["committing"]
         ),
         states=body["states"],
+        committed_as=body["committed_as"],
         cursors={spout: positions(names) for spout, names in body["cursors"].items()},
         success_upto=body["success_upto"],
         fingerprints={

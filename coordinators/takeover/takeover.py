@@ -10,7 +10,8 @@ attempt is committed only after its id and its leader's epoch are in the record.
 one group of transactions. Let ``T:A of epoch E`` be the token of a state's last commit, and C the lowest transaction
 that is not committed according to the record:
 
-- T = C - 1: the state agrees with the record.
+- T = C - 1: the state agrees with the record, unless A is below the attempt by which T was committed: then a state
+  that rolls back replayed transactions is from the past: stop, except in a gap.
 - T >= C: C to T are committed in the state, but not closed in the record.
 - T >= C, and A is above the last attempt of T in the record, or the record has none: stop.
 - E is above the record's epoch: the record is from the past: stop.
@@ -81,6 +82,11 @@ class Recoverable(Protocol):
         ...
 
     @property
+    def rolls_back(self) -> bool:
+        """Whether a replay of its last transaction replaces what an earlier attempt of it has changed."""
+        ...
+
+    @property
     def is_volatile(self) -> bool:
         """Whether it starts empty each time, and so lacks no earlier transaction."""
         ...
@@ -144,6 +150,7 @@ def recover(
     record = found or CoordinatorRecord(epoch=store.epoch)
     kept = {state.name: tokens[state.name] for state in states if state.remembers}
     _check(identity.name, kept, record)
+    _check_attempts(identity.name, [state.name for state in states if state.rolls_back], kept, record)
     kept = {name: token for name, token in kept.items() if token or name in record.states}  # without those that join
     known = not (has_committer_spouts or _forgetting(states, record) or _left_out(states, record))
     if known:
@@ -224,6 +231,29 @@ def _check_token(topology: str, state: str, token: CommitToken, record: Coordina
         )
 
 
+def _check_attempts(
+    topology: str, states: Sequence[str], tokens: Mapping[str, CommitToken | None], record: CoordinatorRecord
+) -> None:
+    """Refuse a state that has an earlier attempt of the last transaction than the one that was committed.
+
+    ``states`` are those that roll back a replayed transaction. A state that has passed over it has no attempt of it.
+    """
+    last = record.current_txid - 1
+    for state in states:
+        token, gap = tokens.get(state), record.gaps.get(state)
+        has_passed = gap is not None and gap.stop == record.current_txid
+        if token and token.txid == last and token.attempt_id < record.committed_as and not has_passed:
+            raise StateError(
+                f"topology {topology!r}: state {state!r} has transaction {last} as {token}, and it was committed as "
+                f"attempt {TransactionAttempt(last, record.committed_as)}, perhaps with other rows: its server lost "
+                f"commits (a failover to a replica that lagged, a crash without fsync), or it was restored from the "
+                f"past. To fix this: restore a newer copy of it, or give it another table, which starts empty",
+                topology=topology,
+                txid=last,
+                state=state,
+            )
+
+
 def _gaps(topology: str, kept: Mapping[str, CommitToken | None], record: CoordinatorRecord) -> dict[str, range]:
     """Return the transactions that each state passes over; if the state has the first of them, it is rolled back."""
     current = record.current_txid
@@ -271,7 +301,7 @@ def _closed(
         moves = {spout: moved(spout, definition) for spout, definition in record.definition(txid).items()}
         if None in moves.values() or not _is_known(record, txid, tokens, resolved=any(moves.values())):
             break
-        record = _after(record, txid, _committed_as(record, txid, tokens), moves)
+        record = _after(record, txid, _attempts_of(record, txid, tokens), moves)
     if record.current_txid > first:
         log.info(
             "topology %s: every state has the transactions %d to %d, which were not recorded yet; they are now",
@@ -294,24 +324,26 @@ def _is_known(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken
     return is_pinned and pin.hash == content_hash(canonical_json(dict(record.definition(txid))))
 
 
-def _committed_as(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken]) -> int:
-    ours = [token.attempt_id for token in tokens if token.txid == txid]
-    return max(ours, default=record.attempt_ids[txid])
+def _attempts_of(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken]) -> tuple[int, int]:
+    """Return the lowest and the highest attempt id by which states have ``txid``."""
+    ours = [token.attempt_id for token in tokens if token.txid == txid] or [record.attempt_ids[txid]]
+    return min(ours), max(ours)
 
 
 def _after(
-    record: CoordinatorRecord, txid: int, attempt_id: int, moves: Mapping[str, Mapping[str, Json] | None]
+    record: CoordinatorRecord, txid: int, attempts: tuple[int, int], moves: Mapping[str, Mapping[str, Json] | None]
 ) -> CoordinatorRecord:
     """Return ``record`` after ``txid``, its lowest transaction, was committed.
 
-    ``moves`` are the cursors that move then.
+    ``attempts`` are the lowest and the highest attempt id of it in the states, ``moves`` the cursors that move then.
     """
     number = record.bindings.upto(txid)
     cursors = {spout: record.cursors.get(spout, Cursors()).updated(moved) for spout, moved in moves.items() if moved}
     return evolve(
         record,
         current_txid=txid + 1,
-        attempt_ids={**record.attempt_ids, txid: attempt_id},
+        attempt_ids={**record.attempt_ids, txid: attempts[1]},
+        committed_as=attempts[0],
         metadata={each: definitions for each, definitions in record.metadata.items() if each >= number},
         committing=tuple(pin for pin in record.committing if pin.attempt.txid > txid),
         cursors={**record.cursors, **cursors},

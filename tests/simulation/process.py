@@ -27,6 +27,7 @@ from tests.simulation.partitions import halves
 from tests.simulation.plane import Plane
 from tests.simulation.rules import Violation
 from tests.simulation.sources import SourceCoordinator
+from tests.simulation.stores import StoreKind
 from tests.simulation.versions import adopted, corrected
 from tests.simulation.wishes import weaken_wishes
 from tests.simulation.zookeeper import Session
@@ -362,6 +363,11 @@ class Recovering:
     def remembers(self) -> bool:
         """The store's."""
         return bool(self.store.remembers)
+
+    @property
+    def rolls_back(self) -> bool:
+        """Whether a replay of its last transaction replaces what an earlier attempt of it has changed."""
+        return bool(self.store.kind is StoreKind.UNDO)
 
     @property
     def is_volatile(self) -> bool:

@@ -34,6 +34,7 @@ RULES = {
     "store, then announce": "an announcement comes only after the data that it depends on are durable",
     "owed successes": "a takeover delivers the successes that an earlier leader owed",
     "tail replays": "a failure cancels every later transaction too",
+    "attempts compared": "a takeover compares the attempt of the last transaction in a state with the committed one",
     "standing definitions": "an exact transaction is defined only once",
     "stored extents": "the content of an exact batch, as emitted, is durable before its commit",
     "moved cursors": "cursors that an emission moved are durable with the close of its transaction",

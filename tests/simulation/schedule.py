@@ -61,6 +61,8 @@ def _mishaps(world: World) -> Iterator[Event]:
         yield Event("back up", None, 0, (), "")
     if budgets.get("old ZooKeeper", 0) and _may_go_on_from_backup(world):
         yield Event("damage", None, 0, ("ZooKeeper restored from the past",), "")
+    if budgets.get("old store", 0) and world.backup is not None:
+        yield Event("damage", None, 0, ("a store restored from the past",), "")
     if budgets.get("wish", 0):
         yield from (Event("wish", None, 0, (action,), "") for action in ACTIONS)
     yield from _mishaps_of_leaders(world, budgets)
@@ -118,7 +120,7 @@ def _happen(world: World, event: Event) -> None:
             budgets[event.kind] -= 1
             world.happen(event)
         case "damage":
-            budgets["old ZooKeeper"] -= 1
+            budgets["old store" if "store" in event.arguments[0] else "old ZooKeeper"] -= 1
             world.happen(event)
         case "expire":
             world.server.end(event.arguments[0])

@@ -15,6 +15,8 @@ class Capabilities:
     Attributes:
         commits: it takes part in the commit phase.
         remembers: it knows its last commit after a restart.
+        rolls_back: a replay of its last transaction replaces what an earlier attempt of it has changed; otherwise the
+            rows that were committed first stay.
         is_volatile: it is empty at each start.
         keeps_alive: its commit is our own code and makes progress, so a long commit is not a silence.
         is_fenced: it refuses a late commit of a process that no longer leads.
@@ -26,6 +28,7 @@ class Capabilities:
 
     commits: bool = True
     remembers: bool = True
+    rolls_back: bool = True
     is_volatile: bool = False
     keeps_alive: bool = False
     is_fenced: bool = True

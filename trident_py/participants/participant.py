@@ -85,6 +85,11 @@ class Participant(ABC):
         return self.capabilities.remembers
 
     @property
+    def rolls_back(self) -> bool:
+        """Whether a replay of its last transaction replaces what an earlier attempt of it has changed."""
+        return self.capabilities.rolls_back
+
+    @property
     def is_volatile(self) -> bool:
         """Whether it is empty at each start."""
         return self.capabilities.is_volatile
@@ -188,7 +193,11 @@ class SinkParticipant(Participant):
     def __attrs_post_init__(self) -> None:
         keeps_token = self.sink.keeps_token
         self.capabilities = Capabilities(
-            remembers=keeps_token, is_fenced=keeps_token, takes_groups_shared=True, reads_all=False
+            remembers=keeps_token,
+            rolls_back=False,
+            is_fenced=keeps_token,
+            takes_groups_shared=True,
+            reads_all=False,
         )
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:

@@ -119,6 +119,7 @@ class StateParticipant(Participant):
         self.table = kept if isinstance(kept, FencedTable) else None
         own = Capabilities(
             remembers=kept.is_fenced and not kept.volatile,
+            rolls_back=kept.is_fenced,
             is_volatile=kept.volatile,
             keeps_alive=kept.is_fenced,
             is_fenced=kept.is_fenced,

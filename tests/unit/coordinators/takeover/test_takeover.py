@@ -26,6 +26,7 @@ class Remembered:
     attempt_id: int = 0
     epoch: int = 1
     remembers: bool = True
+    rolls_back: bool = True
     is_volatile: bool = False
     fences: list[int] = field(factory=list)
     passed: list[range] = field(factory=list)
@@ -268,6 +269,21 @@ def test_nothing_is_closed_while_a_state_that_may_lack_it_is_not_asked(until: in
         declared=Declared("", {}, outputs).json,
     )
     assert recover(coordination.acquire(), [Remembered(committed=42)]).current_txid == current
+
+
+@pytest.mark.parametrize(("rolls_back", "gap"), [(False, None), (True, range(40, 42))])
+def test_a_sink_and_a_state_that_passed_over_it_need_no_late_attempt(rolls_back: bool, gap: range | None) -> None:
+    coordination = stored(
+        current_txid=42, states={"counts": 1}, committed_as=2, gaps={"counts": gap} if gap is not None else {}
+    )
+    assert recover(coordination.acquire(), [Remembered(committed=41, rolls_back=rolls_back)]).committed_as == 2
+
+
+def test_a_state_of_before_the_last_replay_was_restored_from_the_past() -> None:
+    coordination = stored(current_txid=42, states={"counts": 1}, committed_as=2)
+    with pytest.raises(StateError, match=r"'counts' has transaction 41 as 41:1 .* committed as attempt 41:2, .* past"):
+        recover(coordination.acquire(), [Remembered(committed=41, attempt_id=1)])
+    assert recover(coordination.acquire(), [Remembered(committed=41, attempt_id=2)]).current_txid == 42
 
 
 def test_what_remembers_nothing_is_not_compared() -> None:

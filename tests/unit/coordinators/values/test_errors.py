@@ -157,7 +157,7 @@ def test_whatever_ends_the_thread_of_the_driver_names_its_topology() -> None:
 
 def test_a_state_that_is_refused_at_a_takeover_is_named() -> None:
     class Full:
-        name, remembers, is_volatile = "counts", True, False
+        name, remembers, rolls_back, is_volatile = "counts", True, True, False
 
         def recover(self, topology: TopologyIdentity, epoch: int) -> None:
             raise StateError("the disk is full")
