@@ -322,8 +322,8 @@ topology.new_stream("lines", Lines("line string", 1, ("to",))).peek(lambda row: 
     ("error", "name"),
     [
         ("ConnectionError('refused: ' + chr(27) + '[31m' + chr(0) + 'x' * 100_000)", "ConnectionError"),
-        ("BrokenPipeError('of a client')", "BrokenPipeError"),
-        ("SystemExit(0)", "SystemExit"),
+        pytest.param("BrokenPipeError('of a client')", "BrokenPipeError", marks=pytest.mark.slow),
+        pytest.param("SystemExit(0)", "SystemExit", marks=pytest.mark.slow),
     ],
 )
 def test_an_error_of_any_class_that_ends_a_start_is_told_and_is_the_last_line(
@@ -381,7 +381,7 @@ topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, (1,), (2,))).write
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
-@pytest.mark.parametrize("options", [[], ["--debug"]], ids=["", "debug"])
+@pytest.mark.parametrize("options", [[], pytest.param(["--debug"], marks=pytest.mark.slow)], ids=["", "debug"])
 def test_all_of_a_json_log_is_json_and_says_what_it_is_about(
     zookeeper: str, tmp_path: Path, options: list[str]
 ) -> None:

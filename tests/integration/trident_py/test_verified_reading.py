@@ -13,12 +13,12 @@ import pytest
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.batch_coordinator import BatchCoordinator
-from trident_py import Count, FailedException, SpoutError, SQLiteState, TridentTopology
+from trident_py import Count, FailedException, RetryPolicy, SpoutError, SQLiteState, TridentTopology
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter, ITridentSpout
-from trident_py.testing import LocalCoordination, run_batches
+from trident_py.testing import LocalCoordination
 
 
 def read(split: int) -> Iterator[pa.RecordBatch]:
@@ -71,7 +71,9 @@ def counted(directory: Path, spout: ComparingSpout, spark: Any) -> None:
     if spark is not None:
         stream = stream.transform(lambda frame: frame)
     stream.group_by("n").persistent_aggregate(SQLiteState(directory / "counts.db", table="counts"), Count(), "count")
-    run_batches(topology, LocalCoordination(), spark)
+    config = TridentConfig(retry=RetryPolicy(backoff=0.01))
+    with topology.start(config, spark=spark, coordination=LocalCoordination()) as query:
+        query.process_all_available()
 
 
 def counts(directory: Path) -> list[tuple[int, int]]:

@@ -148,6 +148,7 @@ def test_a_check_refuses_a_store_that_has_values_already_such_as_those_of_the_ch
         counted(lambda: AddsFactory(path), lambda: list(Adds(path).stored().items()))
 
 
+@pytest.mark.slow
 def test_two_checks_of_a_state_give_the_same_report(tmp_path: Path) -> None:
     def report(path: Path) -> str:
         return str(counted(lambda: AddsFactory(path), lambda: list(Adds(path).stored().items())))
