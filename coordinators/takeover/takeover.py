@@ -150,12 +150,12 @@ def recover(
     record = found or CoordinatorRecord(epoch=store.epoch)
     kept = {state.name: tokens[state.name] for state in states if state.remembers}
     _check(identity.name, kept, record)
-    _check_attempts(identity.name, [state.name for state in states if state.rolls_back], kept, record)
     kept = {name: token for name, token in kept.items() if token or name in record.states}  # without those that join
     known = not (has_committer_spouts or _forgetting(states, record) or _left_out(states, record))
     if known:
         record = _closed(identity.name, record, kept, moved)
     record = adopt(record, _torn(record, kept))
+    _check_attempts(identity.name, [state.name for state in states if state.rolls_back], kept, record)
     record = _written(store, states, record, _gaps(identity.name, kept, record))
     first = f"{record.current_txid} on{'' if found else ' (it is new)'}"
     log.info("topology %s: epoch %d leads from transaction %s", identity.name, store.epoch, first)
