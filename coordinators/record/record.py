@@ -155,8 +155,8 @@ class CoordinatorRecord:
         metadata: definition by number, then by spout; kept for the active transactions and the one before them.
         committing: attempts whose commit may have begun and is not closed.
         states: the txid at which each state joined the topology.
-        committed_as: the attempt id by which the transaction before ``current_txid`` was committed: every state that
-            rolls back a replayed transaction has that attempt of it, or a later one; -1: there is no such transaction.
+        committed_as: the attempt id by which the transaction before ``current_txid`` was committed; -1: there is no
+            such transaction. A state that rolls back replayed transactions has no earlier attempt of it.
         cursors: positions by spout.
         success_upto: the last transaction whose success was delivered.
         fingerprints: of the rows of attempts, by number, then by spout; for transactions that are not committed.

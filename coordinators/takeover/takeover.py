@@ -10,8 +10,9 @@ attempt is committed only after its id and its leader's epoch are in the record.
 one group of transactions. Let ``T:A of epoch E`` be the token of a state's last commit, and C the lowest transaction
 that is not committed according to the record:
 
-- T = C - 1: the state agrees with the record, unless A is below the attempt by which T was committed: then a state
-  that rolls back replayed transactions is from the past: stop, except in a gap.
+- T = C - 1: the state agrees with the record.
+- T = C - 1, and A is below the attempt by which T was committed. If the state rolls back replayed transactions, it is
+  from the past: stop, except in a gap.
 - T >= C: C to T are committed in the state, but not closed in the record.
 - T >= C, and A is above the last attempt of T in the record, or the record has none: stop.
 - E is above the record's epoch: the record is from the past: stop.
@@ -83,7 +84,7 @@ class Recoverable(Protocol):
 
     @property
     def rolls_back(self) -> bool:
-        """Whether a replay of its last transaction replaces what an earlier attempt of it has changed."""
+        """Whether a replay of its last transaction replaces the changes by an earlier attempt of it."""
         ...
 
     @property

@@ -15,7 +15,7 @@ class Capabilities:
     Attributes:
         commits: it takes part in the commit phase.
         remembers: it knows its last commit after a restart.
-        rolls_back: a replay of its last transaction replaces what an earlier attempt of it has changed; otherwise the
+        rolls_back: a replay of its last transaction replaces the changes by an earlier attempt of it; otherwise the
             rows that were committed first stay.
         is_volatile: it is empty at each start.
         keeps_alive: its commit is our own code and makes progress, so a long commit is not a silence.

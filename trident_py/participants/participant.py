@@ -86,7 +86,7 @@ class Participant(ABC):
 
     @property
     def rolls_back(self) -> bool:
-        """Whether a replay of its last transaction replaces what an earlier attempt of it has changed."""
+        """Whether a replay of its last transaction replaces the changes by an earlier attempt of it."""
         return self.capabilities.rolls_back
 
     @property
