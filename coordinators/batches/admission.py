@@ -2,6 +2,9 @@
 
 A transaction starts with the definitions of the spouts. If a time window ends before any spout has input, an empty
 transaction starts, in which no spout has a part. So the window closes on time, with or without input.
+
+A parked transaction that waits for its release starts before anything new. A transaction that is being parked needs no
+definition, because its attempts are empty.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from coordinators.batches.definitions import Definitions
 from coordinators.batches.failures import Failures
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.master import MasterBatchCoordinator
-from coordinators.record.record import Bindings, Empty
+from coordinators.record.parking import Parked
+from coordinators.record.record import Bindings, Empty, Released
 from coordinators.values.canonical import Json
 from coordinators.values.transaction_time import TransactionTimes
 
@@ -50,6 +54,8 @@ class Admission:
         if not idle:
             return []
         ready = list(self._defined(idle, now))
+        if (release := self._next_release) in idle[len(ready) : len(ready) + 1]:
+            return [*ready, release]
         is_closing = any(self._is_unbound(txid) for txid in ready)  # its time is now
         if window_at is not None and self.times.at(now) >= window_at and not is_closing:
             following = idle[len(ready) : len(ready) + 1]
@@ -61,7 +67,11 @@ class Admission:
         one_new = self._interval > 0
         defined = set(self.definitions.startable(now, self._number_held_until, one_new=one_new))
         for txid in idle:
+            if txid == self._next_release:
+                return
             number = self.bindings.number(txid)
+            if self.machine.parked.is_parking(txid):
+                number = None
             if number not in defined and (number is not None or now < self.failures.held_until(txid)):
                 return
             yield txid
@@ -70,12 +80,15 @@ class Admission:
         """Start an attempt of ``txid``. The first attempt fixes its time, and its number or that it is empty."""
         is_held = self.times.is_fixed_from(self.machine.current_txid) or self._window_at is not None
         self.times.fix(txid, now, wall, is_held=is_held)
-        if txid == self._empty:
-            self.bindings = self.bindings.bind(txid, Empty())
+        released, is_new = self.machine.parked.released_in(txid), txid not in self.bindings.released
+        if txid == self._empty or (released is not None and is_new):
+            self.bindings = self.bindings.bind(txid, Empty() if released is None else Released(released.txid))
             self.failures.make_room(txid)
         number = self.bindings.number(txid)
         if number is None:
             return
+        if self.machine.parked.is_parking(txid):
+            return  # spouts are asked for it no more
         if self.definitions.is_new(number):
             self._last_batch_at = now
         self.definitions.admit(number)
@@ -94,7 +107,7 @@ class Admission:
         """Yield the moments at which a transaction may start or a spout must be asked, by the monotonic clock."""
         for txid in self._idle[:1]:
             number = self.bindings.number(txid)
-            if number is None:
+            if number is None or self.machine.parked.is_parking(txid) or txid == self._next_release:
                 yield self.failures.held_until(txid)
             elif self.definitions.is_defined(number):
                 yield self._number_held_until(number)
@@ -108,8 +121,15 @@ class Admission:
         """Return the number of ``txid``, or of the first transaction after it that has one."""
         return self.bindings.upto(txid - 1) + 1
 
+    def define_again(self, txid: int) -> None:
+        """Let spouts define ``txid``, which was cancelled, and every later one again."""
+        is_parking = self.machine.parked.is_parking(txid)
+        self.definitions.go_back(self.first_number(txid + 1 if is_parking else txid))
+
     def metadata(self, txid: int) -> dict[str, Json]:
         """Return the metadata of ``txid``, by spout; of an empty one none."""
+        if (entry := self.machine.parked.released_in(txid)) is not None:
+            return dict(entry.definition)
         number = self.bindings.number(txid)
         return {} if number is None else self.definitions.metadata(number)
 
@@ -128,6 +148,15 @@ class Admission:
 
     def _is_unbound(self, txid: int) -> bool:
         return txid not in self.machine.attempt_ids
+
+    @property
+    def _next_release(self) -> int:
+        """The transaction that releases a parked one next, as soon as it may start; 0: none waits."""
+        return max(self.machine.attempt_ids, default=self.machine.current_txid - 1) + 1 if self._waiting else 0
+
+    @property
+    def _waiting(self) -> Parked | None:
+        return self.machine.parked.waiting
 
     def _waits_for_window(self, txid: int, window_at: int) -> bool:
         """Return true if ``txid`` starts empty when the window ends: no transaction in progress lets it fire."""

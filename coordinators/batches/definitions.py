@@ -254,6 +254,7 @@ ADMITTED_BYTES_MAX = 512 * 1024
 """The size of the new definitions admitted in one turn. With the moved cursors, this about fits into one write."""
 
 
+# large: every change of a definition is in the one place that keeps their order
 @define
 class Definitions:
     """Every transaction's definition, and the next spouts to ask. Pure: time is an argument.
@@ -284,7 +285,8 @@ class Definitions:
     @classmethod
     def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
         """Return the definitions that ``record`` contains."""
-        frontier = record.bindings.upto(record.current_txid - 1) + 1
+        current = record.current_txid
+        frontier = record.bindings.upto(current if record.parked.is_parking(current) else current - 1) + 1
         return cls(
             spouts,
             exact,
@@ -375,6 +377,8 @@ class Definitions:
         is_awaited = inquiry.is_awaited(message.ask)
         if not message.more:
             inquiry.close(message.ask)
+        if number < self.frontier and number not in self.known:
+            return  # it was asked for, and then left out
         parts = self.known.setdefault(number, Definition()).parts
         before = parts.get(spout)
         is_answer = is_awaited and number == self.frontier
@@ -445,6 +449,26 @@ class Definitions:
                 part.moves = None
         self._check(number)
 
+    def is_whole(self, number: int) -> bool:
+        """Return true if every spout has a part in ``number``, and each part was attempted."""
+        parts = self._parts(number)
+        return all(spout in parts and parts[spout].was_attempted for spout in self.spouts)
+
+    def leave_out(self, number: int) -> None:
+        """Close ``number``, the lowest: its transaction commits empty, and no spout is asked for it again."""
+        definition = self.known[number]
+        assert self.is_whole(number), (
+            f"{number} is left out, and a spout's part of it was never attempted: {definition}"
+        )
+        self.close_before(number)
+        for part in definition.parts.values():
+            part.resolved = {}
+        definition.stage = Stage.CLOSED
+        if number == self.frontier:
+            self._seek(number + 1)
+            self._complete()
+        self._check(number)
+
     def take_emission(self, topology: str, number: int, message: OffsetsResolved | Fingerprinted) -> None:
         """Record a result of emitting the live attempt: the final metadata, or an exact spout's fingerprint.
 
@@ -456,7 +480,7 @@ class Definitions:
         if isinstance(message, OffsetsResolved):
             part.metadata, part.resolved = message.metadata, message.moved
         elif spout in self.exact:
-            _check_same(topology, message, part.fingerprint or message.fingerprint)
+            check_same(topology, message, part.fingerprint or message.fingerprint)
             part.fingerprint = message.fingerprint
         self._check(number)
 
@@ -512,7 +536,12 @@ def _restored(metadata: Mapping[str, Json], seen: Mapping[str, Fingerprint], *, 
     return Definition(parts, Stage.CLOSED if is_closed else Stage.OPEN)
 
 
-def _check_same(topology: str, message: Fingerprinted, before: Fingerprint) -> None:
+def check_same(topology: str, message: Fingerprinted, before: Fingerprint) -> None:
+    """Compare the rows of an attempt with those of an earlier one.
+
+    Raises:
+        SpoutError: they differ, and the spout has promised the same.
+    """
     now = message.fingerprint
     if now.agrees(before):
         return

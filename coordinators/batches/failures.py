@@ -314,6 +314,26 @@ class Failures:
         self.patience.read(txid)
         self._busy_since.pop(txid, None)
 
+    def pardon(self, txid: int) -> None:
+        """Forget the failures of ``txid``, so that it is tried at once, with a new count."""
+        self._verdicts.pop(txid, None)
+        self.forget(txid)
+
+    def not_parked(self, txid: int, refusal: str) -> BaseException:
+        """Return the error that ends the topology: ``txid`` has failed too often and can't be parked."""
+        verdict = self._verdicts[txid]
+        error = PoisonBatchError(f"{verdict}. It can't be parked either: {refusal}").locate(
+            topology=self.topology, attempt=getattr(verdict, "attempt", None), state=getattr(verdict, "state", None)
+        )
+        error.__cause__ = verdict.__cause__
+        return error
+
+    def other_rows(self, attempt: TransactionAttempt, cause: SpoutError) -> None:
+        """Abandon a released transaction: its spout has other rows now than when it was parked."""
+        error = PoisonBatchError(str(cause), topology=self.topology, attempt=attempt, spout=cause.spout)
+        error.__cause__ = cause
+        self._verdicts[attempt.txid] = error
+
     def make_room(self, txid: int) -> None:
         """Renumber failures at ``txid`` and above by one, because an empty transaction is inserted at ``txid``."""
         self.retries.make_room(txid)

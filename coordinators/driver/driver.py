@@ -24,11 +24,13 @@ from typing import Any, Protocol, Self
 from attrs import define, evolve, field
 
 from coordinators.batches.admission import Admission
-from coordinators.batches.definitions import Definitions
+from coordinators.batches.definitions import Definitions, check_same
 from coordinators.batches.failures import Failures
+from coordinators.batches.parking_rules import ParkingRules
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.driver.publisher import Publisher
 from coordinators.driver.record_writer import OwedSuccesses, RecordWriter
+from coordinators.driver.wish_desk import Request, WishDesk
 from coordinators.protocol.acker import Phases
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import (
@@ -43,14 +45,13 @@ from coordinators.protocol.messages import (
     Message,
     NotReady,
     OffsetsResolved,
-    PauseRequested,
+    OutputsAnswered,
     Reported,
-    ResumeRequested,
     StopRequested,
     SuccessDelivered,
-    WishesChanged,
 )
 from coordinators.protocol.protocol import (
+    AskOutputs,
     AttemptFailed,
     CancelAttempt,
     Command,
@@ -58,6 +59,7 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
+    ParkWanted,
     Stopping,
     StoreRecord,
     StreamId,
@@ -66,10 +68,10 @@ from coordinators.protocol.protocol import (
 )
 from coordinators.record.record import Bindings, CoordinatorRecord
 from coordinators.record.store import RecordStore
-from coordinators.record.wishes import OUTCOMES_KEPT, Action, Wish
+from coordinators.record.wishes import Action, Wish
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
-from coordinators.values.errors import TridentError
+from coordinators.values.errors import SpoutError, TridentError, our_bug
 from coordinators.values.log_fields import logging_about
 from coordinators.values.settings import LeadershipSettings
 from coordinators.values.transaction_time import LeaderClock, TransactionTimes
@@ -104,60 +106,6 @@ class IdleWaiters:
         self._waiting.clear()
 
 
-Request = PauseRequested | ResumeRequested | WishesChanged
-
-
-@define
-class WishDesk:
-    """Reads wishes at the beginning of a leadership, and whenever the store announces that there may be new ones.
-
-    Attributes:
-        topology: for messages.
-        changed: called by the store, on any thread, when an operator may have stored a wish.
-        is_due: whether there may be wishes that were not read yet.
-    """
-
-    topology: str
-    store: RecordStore
-    changed: Callable[[object], None]
-    is_due: bool = field(default=True, init=False)
-
-    def hear(self, request: Request, *, is_stopping: bool) -> tuple[Wished, ...]:
-        """Return the wishes that follow from ``request``; a pause by the process itself is bound to its leadership."""
-        match request:
-            case PauseRequested():
-                return (self._own(Action.PAUSE),)
-            case ResumeRequested():
-                return () if is_stopping else (self._own(Action.RESUME),)
-            case WishesChanged():
-                self.is_due = True
-        return ()
-
-    def _own(self, action: Action) -> Wished:
-        return Wished(Wish("", action, epoch=self.store.epoch))
-
-    def take(self) -> list[Wished]:
-        """Return the wishes to carry out in this turn, oldest first; reads the store only if `is_due`."""
-        if not self.is_due:
-            return []
-        wishes = self.store.wishes(self.changed)
-        self.is_due = len(wishes) > OUTCOMES_KEPT
-        for wish in wishes[:OUTCOMES_KEPT]:
-            log.info("topology %s: an operator wishes: %s", self.topology, wish.text)
-        return [Wished(wish) for wish in wishes[:OUTCOMES_KEPT]]
-
-    def refusal(self, machine: MasterBatchCoordinator) -> TridentError | None:
-        """Return an error for waiters that says why no new batch starts; None if new batches start."""
-        if machine.takes_new:
-            return None
-        if machine.standing.paused_by:
-            why = "is paused; resume() it first"
-        else:
-            what = "is paused" if machine.is_paused else "drains"
-            why = f"{what}, as an operator wishes; `trident resume {self.topology}` first"
-        return TridentError(f"topology {self.topology!r} {why}", topology=self.topology)
-
-
 class BatchStreams(Protocol):
     """The data plane, as the control plane sees it: three streams and their consumers. No method may block."""
 
@@ -176,6 +124,7 @@ class BatchStreams(Protocol):
         metadata: Mapping[str, Json],
         time: int,
         edges: Sequence[int],
+        parks: int | None = None,
     ) -> None:
         """Process ``attempt``.
 
@@ -185,6 +134,17 @@ class BatchStreams(Protocol):
             metadata: the definition of the transaction, by spout.
             time: the transaction's, in milliseconds since 1970.
             edges: one for each consumer.
+            parks: the first attempt id from which on attempts of this transaction are empty, because it is parked;
+                None: it is not. No branch runs for an empty attempt, and outputs change nothing but their token.
+        """
+        ...
+
+    def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
+        """Ask each output whether it can commit ``attempt`` as an empty one; `OutputsAnswered` is posted.
+
+        Args:
+            attempt: the next attempt of a transaction that is to be parked.
+            may_have_begun: whether a commit of the transaction may have begun; False: no output has any of it.
         """
         ...
 
@@ -242,6 +202,7 @@ class CoordinatorDriver:
     owed: OwedSuccesses
     writer: RecordWriter
     wishes: WishDesk
+    parking: ParkingRules
     machine: MasterBatchCoordinator = field(init=False)  # this and the next three belong to the admission
     definitions: Definitions = field(init=False)
     times: TransactionTimes = field(init=False)
@@ -249,6 +210,7 @@ class CoordinatorDriver:
     idle: IdleWaiters = field(factory=IdleWaiters, init=False)
     stopping: bool = field(default=False, init=False)
     finished: bool = field(default=False, init=False)
+    _parked_by: Wish | None = field(default=None, init=False)  # the wish for which outputs are being asked
     _wall: float = field(default=0.0, init=False)  # the time of day at the beginning of this turn
     _followups: list[Event] = field(factory=list, init=False)
 
@@ -289,6 +251,7 @@ class CoordinatorDriver:
             owed=owed,
             writer=RecordWriter(store, record, admission, owed),
             wishes=WishDesk(topology, store, wished),
+            parking=ParkingRules(admission, settings, store.identity.incarnation),
         )
 
     def __attrs_post_init__(self) -> None:
@@ -325,7 +288,7 @@ class CoordinatorDriver:
         for message in messages:
             for event in self._take(message, now):
                 commands += self._handle(event, now)
-        for wished in self.wishes.take():
+        for wished in self._wished():
             commands += self._handle(wished, now)
         commands += self._handle(Ticked(self.admission.ready(now, self.streams.next_window_at())), now)
         self._carry_out(commands, now)
@@ -355,7 +318,7 @@ class CoordinatorDriver:
             case Failed():
                 return self._failed(message, now)
             case Defined() | NotReady() | DefinitionFailed() | OffsetsResolved() | Fingerprinted():
-                self._take_definition(message, now)
+                return self._take_definition(message, now)
             case SuccessDelivered(txid):
                 self._delivered(txid)
             case Reported():
@@ -374,7 +337,9 @@ class CoordinatorDriver:
         for message in self.streams.take():
             yield from self._take(message, now)
 
-    def _take_request(self, request: Request | StopRequested) -> Iterable[Event]:
+    def _take_request(self, request: Request | StopRequested | OutputsAnswered) -> Iterable[Event]:
+        if isinstance(request, OutputsAnswered):
+            return self._answered(request)
         if not isinstance(request, StopRequested):
             return self.wishes.hear(request, is_stopping=self.stopping)
         self.stopping = True
@@ -410,16 +375,31 @@ class CoordinatorDriver:
     def _announce(self, command: Command) -> None:
         match command:
             case EmitBatch(attempt):
-                edges = self._open(attempt, StreamId.BATCH)
-                number, metadata = self.bindings.number(attempt.txid), self.admission.metadata(attempt.txid)
-                self.streams.emit_batch(attempt, number, metadata, self.times.known[attempt.txid], edges)
+                self._emit_batch(attempt)
             case EmitSuccess(attempt):
                 self.failures.forget(attempt.txid)
                 self.streams.emit_success(attempt, self.bindings.number(attempt.txid))
             case CancelAttempt(attempt):
                 self.phases.forget(attempt)
-                self.definitions.go_back(self.admission.first_number(attempt.txid))
+                self.admission.define_again(attempt.txid)
                 self.streams.cancel(attempt)
+            case AskOutputs(txid):
+                pinned = any(intent.txid == txid for intent in self.machine.committing)
+                may_have_begun = pinned or not self.machine.store_intents
+                self.streams.ask_outputs(self._next_attempt(txid), may_have_begun=may_have_begun)
+
+    def _emit_batch(self, attempt: TransactionAttempt) -> None:
+        txid, parked = attempt.txid, self.machine.parked
+        time, edges = self.times.known[txid], self._open(attempt, StreamId.BATCH)
+        if parked.parking is not None and parked.is_parking(txid):
+            self.streams.emit_batch(attempt, None, {}, time, edges, parked.parking.first_attempt_id)
+            return
+        released = parked.released_in(txid)
+        number = self.bindings.number(txid) if released is None else released.number
+        self.streams.emit_batch(attempt, number, self.admission.metadata(txid), time, edges)
+
+    def _next_attempt(self, txid: int) -> TransactionAttempt:
+        return TransactionAttempt(txid, self.machine.attempt_ids[txid] + 1)
 
     def _open(self, attempt: TransactionAttempt, stream: StreamId) -> list[int]:
         edges = [self.draw_edge() for _ in range(self.streams.consumers(stream))]
@@ -449,22 +429,65 @@ class CoordinatorDriver:
 
     def _end_if_given_up(self) -> None:
         verdict = self.failures.verdict(self.machine.current_txid)
-        if verdict is None:
+        if verdict is None or self._parked_by is not None:
             return
+        if not self.stopping and self.parking.parks(verdict):
+            self._parked_by = self.wishes.parks_poison()
+            self._followups.append(ParkWanted(self.machine.current_txid))
+            return
+        self._end_by(verdict)
+
+    def _end_by(self, verdict: BaseException) -> None:
         try:
             self.writer.write()  # stores the failures for later readers
         except TridentError as error:
             log.warning("topology %s: the reason for its end could not be stored: %s", self.topology, error)
         raise verdict
 
+    # --- parking ------------------------------------------------------------------------------------------------------
+
+    def _wished(self) -> Iterator[Event]:
+        """Yield the operators' wishes that are decided now; the machine handles each before the next is decided."""
+        for wish in self.wishes.take():
+            refusal = self.parking.refusal(wish)
+            if wish.action is Action.RETRY and not refusal:
+                self.failures.pardon(wish.txids[0] if wish.txids else self.machine.current_txid)
+            yield Wished(wish, refusal)
+        for wish in self.wishes.waiting[:]:
+            if refusal := self.parking.refusal(wish):
+                self.wishes.decide(wish)
+                yield Wished(wish, refusal)
+            elif self._parked_by is None and self.parking.is_due(wish.txids[0]):
+                self._parked_by = wish
+                yield ParkWanted(wish.txids[0])
+
+    def _answered(self, answered: OutputsAnswered) -> Iterator[Event]:
+        """Decide whether a transaction is parked, now that its outputs have answered."""
+        wish, self._parked_by = self._parked_by, None
+        assert wish is not None, our_bug(f"{answered} answers nobody")
+        self.wishes.decide(wish)
+        if answered.refusal:
+            if wish.epoch:
+                self._end_by(self.failures.not_parked(answered.txid, answered.refusal))
+            yield Wished(wish, answered.refusal)
+            return
+        entry = self.parking.entry(answered.txid, wish, self._wall)
+        log.warning(
+            "topology %s: transaction %d is parked by %s", self.topology, answered.txid, wish.by or "an operator"
+        )
+        self.failures.pardon(answered.txid)
+        yield Wished(wish, entry=entry)
+        if (number := self.bindings.number(answered.txid)) is not None:
+            self.definitions.leave_out(number)
+
     # --- definitions --------------------------------------------------------------------------------------------------
 
-    def _take_definition(self, message: DefinitionMessage, now: float) -> None:
+    def _take_definition(self, message: DefinitionMessage, now: float) -> Iterable[Event]:
         match message:
-            case OffsetsResolved(attempt) | Fingerprinted(attempt):
-                number = self.bindings.number(attempt.txid)
-                if self.machine.is_live(attempt) and number is not None:
-                    self.definitions.take_emission(self.topology, number, message)
+            case OffsetsResolved(attempt) | Fingerprinted(attempt) if self.machine.is_live(attempt):
+                return self._take_emission(message, now)
+            case OffsetsResolved() | Fingerprinted():
+                pass
             case Defined(spout):
                 self.failures.answered(spout, now)
                 self.definitions.take_defined(message)
@@ -476,6 +499,20 @@ class CoordinatorDriver:
                 with logging_about(txid=failed.txid):
                     again = self.failures.definition_failed(failed, now, self._wall)
                 self.definitions.take_failure(message, again)
+        return ()
+
+    def _take_emission(self, message: OffsetsResolved | Fingerprinted, now: float) -> Iterable[Event]:
+        released = self.machine.parked.released_in(message.attempt.txid)
+        number = self.bindings.number(message.attempt.txid)
+        if number is not None:
+            self.definitions.take_emission(self.topology, number, message)
+        elif released is not None and isinstance(message, Fingerprinted):
+            try:
+                check_same(self.topology, message, released.fingerprints.get(message.spout, message.fingerprint))
+            except SpoutError as error:
+                self.failures.other_rows(message.attempt, error)
+                return self._failed(Failed(message.attempt, error), now)
+        return ()
 
     def _delivered(self, txid: int) -> None:
         if attempt := self.owed.deliver(txid, self.record.current_txid - 1):
@@ -484,12 +521,12 @@ class CoordinatorDriver:
     # --- idleness and the end -----------------------------------------------------------------------------------------
 
     def _answer_idle(self) -> None:
-        quiet = not (self.machine.active or self.owed.attempt_ids or self._followups)
+        quiet = not (self.machine.active or self.owed.attempt_ids or self._followups or self.machine.asked)
         if self.stopping and quiet:
             self.finished = True
         if not self.stopping and (refusal := self.wishes.refusal(self.machine)):
             self.idle.refuse(refusal)
-        if quiet and not self.writer.has_new_success:
+        if quiet and not self.writer.has_new_success and self.machine.parked.waiting is None:
             is_at_frontier = self.bindings.txid(self.definitions.frontier) == self.machine.current_txid
             self.idle.answer(lambda asked: is_at_frontier and self.definitions.refused_since(asked))
 
@@ -533,4 +570,5 @@ def _machine(record: CoordinatorRecord, settings: LeadershipSettings) -> MasterB
         store_intents=settings.store_intents,
         committing=tuple(intent.attempt for intent in record.committing),
         standing=record.standing,
+        parked=record.parked,
     )

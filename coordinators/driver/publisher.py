@@ -10,7 +10,7 @@ from attrs import define, evolve, field
 
 from coordinators.batches.admission import Admission
 from coordinators.protocol.master import AttemptStatus
-from coordinators.protocol.messages import Failed
+from coordinators.protocol.messages import Failed, FailureKind
 from coordinators.protocol.protocol import (
     AttemptFailed,
     CancelAttempt,
@@ -19,8 +19,10 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
+    ParkWanted,
     PhaseAcked,
 )
+from coordinators.record.parking import Parked
 from coordinators.record.store import RecordStore, TopologyIdentity
 from coordinators.status.listener import (
     CommittedEvent,
@@ -29,6 +31,7 @@ from coordinators.status.listener import (
     EmittedEvent,
     FailedEvent,
     LeadingEvent,
+    ParkedEvent,
     ProcessedEvent,
     SucceededEvent,
     Tell,
@@ -38,6 +41,7 @@ from coordinators.status.listener import (
 from coordinators.status.status import TopologyStatus, TransactionStatus
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
+from coordinators.values.errors import TridentError
 from coordinators.values.transaction_time import MILLIS
 
 
@@ -90,6 +94,7 @@ class Publisher:
     _totals: Counts = field(factory=Counts, init=False)
     _flights: dict[int, _Flight] = field(factory=dict, init=False)
     _failed: dict[TransactionAttempt, Failed] = field(factory=dict, init=False)
+    _parked: tuple[Parked, ...] = field(default=(), init=False)  # as it was last told
     _untold: dict[int, _Known] = field(factory=dict, init=False)  # committed transactions without delivered success
 
     def follow(self, topology: str, store: RecordStore, admission: Admission) -> None:
@@ -131,6 +136,11 @@ class Publisher:
                 for command in commands:
                     if isinstance(command, EmitCommit):
                         self._look_at(command.attempt, now, wall)
+            case ParkWanted(txid):
+                why = TridentError(f"transaction {txid} is to be parked", topology=self.status.topology, txid=txid)
+                for each in commands:
+                    if isinstance(each, CancelAttempt):
+                        self._failed[each.attempt] = Failed(each.attempt, why, FailureKind.INTERRUPTED)
             case AttemptFailed(attempt) if commands:  # without commands: it was aborted before, with another attempt
                 failed = self._failed[attempt]
                 self._failed |= {each.attempt: failed for each in commands if isinstance(each, CancelAttempt)}
@@ -148,6 +158,13 @@ class Publisher:
                 case CancelAttempt(attempt):
                     self._give_up(attempt, wall)
         self._publish(now, wall, is_stopping=is_stopping)  # first: the receiver of an event finds it in the status
+        self._tell_parked(wall)
+
+    def _tell_parked(self, wall: float) -> None:
+        parked = self._admission.machine.parked.entries
+        if parked != self._parked:
+            self._parked = parked
+            self.tell(ParkedEvent(topology=self.status.topology, at=wall, parked=parked))
 
     def succeeded(self, attempt: TransactionAttempt, wall: float) -> None:
         """Publish that every spout has received the success of ``attempt``."""
@@ -230,6 +247,8 @@ class Publisher:
             at=wall,
             is_paused=machine.is_paused and not is_stopping,
             standing=machine.standing,
+            parked=machine.parked.entries,
+            parking=machine.parked.parking_txid,
             is_stopping=is_stopping,
             current_txid=current_txid,
             transactions=tuple(flight.status for flight in self._flights.values()),

@@ -127,6 +127,7 @@ class RecordWriter:
             times=admission.times.from_txid(current - 1),
             bindings=admission.bindings,
             standing=machine.standing if stored is None else stored.standing,
+            parked=machine.parked if stored is None else stored.parked,
             outcomes=(*self.record.outcomes, *outcomes)[-OUTCOMES_KEPT:],
         )
         self.store.write(record)

@@ -28,6 +28,11 @@ The wishes in effect can hold batches back (`Standing`). During a drain only tra
 start. The write that closes the last of them turns the drain into a pause. A pause that the process itself requested is
 bound to its epoch: the next leadership drops it in its first write.
 
+The lowest transaction can be parked. First nothing is live any more, and every output is asked whether it can leave
+the transaction out (`AskOutputs`). If all can, a write decides it. From then on each attempt of the transaction is
+empty, under this leader and later ones. It commits alone, and the write that closes it puts it on the list. A release
+is the next new transaction that begins: it processes what was parked.
+
 Before the commands leave the machine, `_check` asserts every invariant. If the machine has a defect, the leadership
 ends there, and nothing wrong is stored or announced.
 """
@@ -41,6 +46,7 @@ from itertools import islice, takewhile
 from attrs import define, evolve, field
 
 from coordinators.protocol.protocol import (
+    AskOutputs,
     AttemptFailed,
     CancelAttempt,
     Command,
@@ -48,6 +54,7 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
+    ParkWanted,
     PhaseAcked,
     Stopping,
     StoreRecord,
@@ -55,7 +62,8 @@ from coordinators.protocol.protocol import (
     Ticked,
     Wished,
 )
-from coordinators.record.wishes import NOTHING_STANDS, Hold, Outcome, Standing, Wish
+from coordinators.record.parking import NOTHING_PARKED, ParkedList, Parking
+from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Outcome, Standing
 from coordinators.values.attempt import FIRST_ATTEMPT_ID, INITIAL_TXID, TransactionAttempt
 from coordinators.values.errors import our_bug
 
@@ -68,6 +76,19 @@ class AttemptStatus(StrEnum):
     COMMITTING = "committing"
     COMMITTED = "committed"
     """Every output has committed it; it is closed once those below it are."""
+
+
+def parked_after(before: StoreRecord, wished: Wished) -> ParkedList:
+    """Return the parked transactions after ``wished``, which isn't refused, is carried out upon ``before``."""
+    parked, current = before.parked, before.current_txid
+    match wished.wish.action:
+        case Action.PARK if wished.entry is not None:
+            return parked.park(Parking(current, before.attempt_ids[current] + 1, wished.entry))
+        case Action.RELEASE:
+            return parked.want(wished.wish.txids)
+        case Action.SKIP:
+            return parked.drop(wished.wish.txids)
+    return parked
 
 
 @define
@@ -94,6 +115,8 @@ class MasterBatchCoordinator:
             remove them, because a late task may still apply them.
         is_stopping: true after the process was asked to stop; no batch starts any more.
         standing: the wishes in effect.
+        parked: the transaction that is being parked, and the parked ones.
+        asked: the transaction for which outputs are being asked; 0: none. Nothing starts meanwhile.
     """
 
     max_spout_pending: int = 1
@@ -104,6 +127,8 @@ class MasterBatchCoordinator:
     committing: tuple[TransactionAttempt, ...] = ()
     is_stopping: bool = False
     standing: Standing = NOTHING_STANDS
+    parked: ParkedList = NOTHING_PARKED
+    asked: int = field(default=0, init=False)
     _active: dict[int, ActiveTransaction] = field(factory=dict, init=False)
     # The next step is checked against these: the last record that was given to be stored, and the last txid that
     # began to commit.
@@ -137,6 +162,8 @@ class MasterBatchCoordinator:
     @property
     def admissible(self) -> range:
         """The txids of the window that are active, or may start as soon as they are ready."""
+        if self.asked:
+            return self.window[:0]
         if self.takes_new:
             return self.window
         # A pause starts nothing, a drain replays what was begun. Both maps begin at current_txid, without gaps.
@@ -166,8 +193,10 @@ class MasterBatchCoordinator:
                 return list(self._fail(attempt))
             case Stopping():
                 self.is_stopping = True
-            case Wished(wish):
-                return [self._carried_out(wish)]
+            case ParkWanted(txid):
+                return list(self._ask_outputs(txid))
+            case Wished():
+                return list(self._carry_out(event))
             case _:
                 raise TypeError(f"not an event of the master batch coordinator: {event!r}")
         return []
@@ -177,13 +206,26 @@ class MasterBatchCoordinator:
         entry = self._active.get(attempt.txid)
         return entry is not None and entry.attempt == attempt
 
-    def _carried_out(self, wish: Wish) -> StoreRecord:
-        self.standing = self.standing.after(wish)
+    def _carry_out(self, wished: Wished) -> Iterator[StoreRecord]:
+        wish = wished.wish
+        if wish.action is Action.PARK:
+            self.asked = 0
+        if not wished.refusal:
+            self.standing = self.standing.after(wish)
+            self.parked = parked_after(self._store(), wished)
         self._end_drain()
-        if wish.epoch:
-            return self._store()
-        outcome = Outcome(wish.id, wish.action, self.standing, len(self.attempt_ids))
-        return evolve(self._store(), outcomes=(outcome,))
+        if not wish.epoch:
+            outcome = Outcome(wish.id, wish.action, self.standing, len(self.attempt_ids), wished.refusal)
+            yield evolve(self._store(), outcomes=(outcome,))
+        elif not wished.refusal:
+            yield self._store()
+
+    def _ask_outputs(self, txid: int) -> Iterator[Command]:
+        if self.asked or txid != self.current_txid:
+            return
+        self.asked = txid
+        yield from self._cancel_from(txid)
+        yield AskOutputs(txid)
 
     def _end_drain(self) -> bool:
         """Turn a drain into a pause if every begun transaction is committed; return true if it did."""
@@ -197,6 +239,8 @@ class MasterBatchCoordinator:
             yield self._store()
         admitted = list(self._startable(ready))
         for attempt in admitted:
+            if attempt.txid not in self.attempt_ids:
+                self.parked = self.parked.bind(attempt.txid)
             self.attempt_ids[attempt.txid] = attempt.attempt_id
             self._active[attempt.txid] = ActiveTransaction(attempt)
         if admitted:
@@ -234,13 +278,14 @@ class MasterBatchCoordinator:
         self.attempt_ids.pop(attempt.txid)
         self.committing = tuple(pinned for pinned in self.committing if pinned.txid > attempt.txid)
         self.current_txid = attempt.txid + 1
+        self.parked = self.parked.close(attempt.txid)
         self._end_drain()
         yield self._store()  # Store, then announce: Storm announces first, and a crash in between loses the batch.
         yield EmitSuccess(attempt)
 
     def _commit_lowest(self) -> Iterator[Command]:
         processed = takewhile(lambda entry: entry.status is AttemptStatus.PROCESSED, self._active.values())
-        group = list(islice(processed, self.group_max))
+        group = list(islice(processed, self._group_max))
         for entry in group:
             entry.status = AttemptStatus.COMMITTING
         if group and self.store_intents:
@@ -256,12 +301,21 @@ class MasterBatchCoordinator:
         if not self.is_live(attempt):
             return
         commits = self._active[attempt.txid].status in (AttemptStatus.COMMITTING, AttemptStatus.COMMITTED)
-        first = self.current_txid if commits else attempt.txid  # a group fails as one
+        yield from self._cancel_from(self.current_txid if commits else attempt.txid)  # a group fails as one
+
+    def _cancel_from(self, first: int) -> Iterator[CancelAttempt]:
         for txid in [txid for txid in self._active if txid >= first]:
             yield CancelAttempt(self._active.pop(txid).attempt)
 
+    @property
+    def _group_max(self) -> int:
+        """How many transactions may commit with the lowest; one that is being parked commits alone."""
+        return 1 if self.parked.is_parking(self.current_txid) else self.group_max
+
     def _store(self) -> StoreRecord:
-        return StoreRecord(self.current_txid, dict(self.attempt_ids), self.committing, self.standing)
+        return StoreRecord(
+            self.current_txid, dict(self.attempt_ids), self.committing, self.standing, parked=self.parked
+        )
 
     # --- invariants that are checked after every event ----------------------------------------------------------------
 
@@ -274,6 +328,8 @@ class MasterBatchCoordinator:
                 return is_drained or (idle in ready and idle in self.admissible)
             case Wished():
                 return True
+            case ParkWanted(txid):
+                return not self.asked and txid == self.current_txid
             case PhaseAcked(attempt, StreamId.BATCH):
                 return self.is_live(attempt) and self._active[attempt.txid].status is AttemptStatus.PROCESSING
             case PhaseAcked(attempt, StreamId.COMMIT):
@@ -294,33 +350,42 @@ class MasterBatchCoordinator:
         assert may_act or not commands, self._bug(event, "something follows from what changes nothing")
         tried = self._last_store.attempt_ids
         for command in commands:
-            match command:
-                case StoreRecord():
-                    self._check_record(event, command)
-                case EmitBatch(attempt):
-                    self._check_batch(event, attempt, tried)
-                    active += 1
-                case EmitCommit(attempt):
-                    pinned = not self.store_intents or attempt in self._last_store.committing
-                    assert pinned, self._bug(event, f"{attempt} commits before it is pinned")
-                case EmitSuccess(attempt):
-                    closed = isinstance(event, PhaseAcked) and self._last_store.current_txid == attempt.txid + 1
-                    assert closed, self._bug(event, f"{attempt} succeeds before it is closed")
-                    active -= 1
-                case CancelAttempt(attempt):
-                    assert isinstance(event, AttemptFailed), self._bug(event, f"{attempt} is cancelled, none failed")
-                    active -= 1
+            active += self._check_command(event, command, tried)
         self._check_wish(event, commands)
         self._check_commits(event, [command.attempt for command in commands if isinstance(command, EmitCommit)])
-        if commands and isinstance(event, AttemptFailed):
+        if commands and isinstance(event, AttemptFailed | ParkWanted):
             self._check_cancelled(event)
         self._check_state(event, active)
+
+    def _check_command(self, event: Event, command: Command, tried: Mapping[int, int]) -> int:
+        """Return by how many transactions ``command`` changes the number of active ones."""
+        match command:
+            case StoreRecord():
+                self._check_record(event, command)
+            case EmitBatch(attempt):
+                self._check_batch(event, attempt, tried)
+                return 1
+            case EmitCommit(attempt):
+                pinned = not self.store_intents or attempt in self._last_store.committing
+                assert pinned, self._bug(event, f"{attempt} commits before it is pinned")
+            case EmitSuccess(attempt):
+                closed = isinstance(event, PhaseAcked) and self._last_store.current_txid == attempt.txid + 1
+                assert closed, self._bug(event, f"{attempt} succeeds before it is closed")
+                return -1
+            case CancelAttempt(attempt):
+                has_cause = isinstance(event, AttemptFailed | ParkWanted)
+                assert has_cause, self._bug(event, f"{attempt} is cancelled, none failed")
+                return -1
+            case AskOutputs(txid):
+                self._check_asked(event, txid)
+        return 0
 
     def _check_wish(self, event: Event, commands: list[Command]) -> None:
         if not isinstance(event, Wished):
             return
         told = [outcome.wish for each in commands if isinstance(each, StoreRecord) for outcome in each.outcomes]
         due = [] if event.wish.epoch else [event.wish.id]
+        assert not (event.wish.action is Action.PARK and self.asked), self._bug(event, "outputs are still being asked")
         assert told == due, self._bug(event, f"{told} is carried out")
 
     def _check_record(self, event: Event, record: StoreRecord) -> None:
@@ -328,15 +393,32 @@ class MasterBatchCoordinator:
         assert record.current_txid >= self._last_store.current_txid, self._bug(event, "the position goes back")
         assert pins <= {pin.txid for pin in record.committing}, self._bug(event, "a pin goes before its commit closes")
         self._check_standing(event, record)
+        self._check_parked(event, record)
         self._last_store = evolve(record, outcomes=()) if record.outcomes else record
 
     def _check_standing(self, event: Event, record: StoreRecord) -> None:
         before, now, is_left = self._last_store.standing, record.standing, bool(record.attempt_ids)
-        due = before.after(event.wish) if isinstance(event, Wished) else before
+        due = before.after(event.wish) if isinstance(event, Wished) and not event.refusal else before
         drained = evolve(due, hold=Hold.PAUSED) if due.hold is Hold.DRAINING and not is_left else due
         is_due = now in (due, drained) and (isinstance(event, Wished) or not record.outcomes)
         assert is_due, self._bug(event, f"{before} turns into {now}")
         assert is_left or now.hold is not Hold.DRAINING, self._bug(event, "a drain is over, and no pause")
+
+    def _check_parked(self, event: Event, record: StoreRecord) -> None:
+        last, due = self._last_store, self._last_store.parked
+        begun = record.attempt_ids.keys() - last.attempt_ids.keys()
+        match event:
+            case Wished(refusal=""):
+                due = parked_after(last, event)
+            case Ticked() if begun:
+                due = due.bind(min(begun))
+            case PhaseAcked() if record.current_txid > last.current_txid:
+                due = due.close(last.current_txid)
+        assert record.parked == due, self._bug(event, f"{last.parked} turns into {record.parked}")
+
+    def _check_asked(self, event: Event, txid: int) -> None:
+        assert txid == self.current_txid == self.asked, self._bug(event, f"outputs are asked for {txid}")
+        assert not self._active, self._bug(event, "outputs are asked while attempts are live")
 
     def _check_batch(self, event: Event, attempt: TransactionAttempt, tried: Mapping[int, int]) -> None:
         stands, last = self._last_store.standing, tried.get(attempt.txid, FIRST_ATTEMPT_ID - 1)
@@ -355,15 +437,17 @@ class MasterBatchCoordinator:
         due = range(self.current_txid, self.current_txid + len(group))
         in_turn = isinstance(event, PhaseAcked) and self._begun_upto < due.start and all(map(self.is_live, group))
         behind = self._active.get(due.stop)
-        is_full = len(group) == self.group_max or behind is None or behind.status is AttemptStatus.PROCESSING
+        most = 1 if self._last_store.parked.is_parking(due.start) else self.group_max
+        is_full = len(group) == most or behind is None or behind.status is AttemptStatus.PROCESSING
         assert [attempt.txid for attempt in group] == [*due], self._bug(event, "commits are out of order")
         assert in_turn, self._bug(event, "a commit begins while another is open")
-        assert len(group) <= self.group_max, self._bug(event, "too many commit together")
+        assert len(group) <= most, self._bug(event, "too many commit together")
         assert is_full, self._bug(event, f"{due.stop} is processed, and doesn't commit with those before it")
         self._begun_upto = due[-1]
 
-    def _check_cancelled(self, event: AttemptFailed) -> None:
-        failed, current = event.attempt.txid, self.current_txid
+    def _check_cancelled(self, event: AttemptFailed | ParkWanted) -> None:
+        failed = event.attempt.txid if isinstance(event, AttemptFailed) else event.txid
+        current = self.current_txid
         first = current if failed <= self._begun_upto else failed  # a group fails as one
         assert len(self._active) == first - current, self._bug(event, f"what is cancelled does not begin at {first}")
         self._begun_upto = min(self._begun_upto, first - 1)
@@ -372,7 +456,7 @@ class MasterBatchCoordinator:
         current, txids = self.current_txid, self._active
         ends = next(iter(txids), current), next(reversed(txids), current - 1)
         lowest = self._active[current].status if current in txids else AttemptStatus.PROCESSING
-        position = StoreRecord(current, self.attempt_ids, self.committing, self.standing)
+        position = StoreRecord(current, self.attempt_ids, self.committing, self.standing, parked=self.parked)
         assert len(txids) == active, self._bug(event, "a transaction came or went without a command")
         assert ends == (current, current + active - 1), self._bug(event, "the active transactions have a gap")
         assert lowest not in (AttemptStatus.PROCESSED, AttemptStatus.COMMITTED), self._bug(event, f"{current} is stuck")

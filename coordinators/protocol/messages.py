@@ -155,6 +155,14 @@ class SuccessDelivered:
 
 
 @frozen
+class OutputsAnswered:
+    """The outputs were asked whether they can leave ``txid`` out; ``refusal`` says which can't; empty: all can."""
+
+    txid: int
+    refusal: str = ""
+
+
+@frozen
 class Reported:
     """The announcements have results: `BatchStreams.take` returns them."""
 
@@ -204,6 +212,7 @@ Message = (
     | DefinitionMessage
     | Failed
     | IdleWanted
+    | OutputsAnswered
     | PauseRequested
     | Reported
     | ResumeRequested

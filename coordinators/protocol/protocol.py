@@ -8,6 +8,8 @@ back:
 - `EmitSuccess` reaches it as `SuccessAnnounced`; `SuccessDelivered` answers, and no phase waits for it.
 - `CancelAttempt` reaches it as `AttemptCancelled`; there is no answer.
 - `StoreRecord` stays with the driver, which writes the record before it carries out the commands after it.
+- `AskOutputs` reaches it as `OutputsWanted`; the message `OutputsAnswered` comes back, and the driver makes `Wished` of
+  it.
 - The message `Failed` becomes the event `AttemptFailed`. The next `Ticked` starts the transaction again. But if its
   kind is `FATAL`, the driver ends the leadership, and the machine receives no further event.
 
@@ -22,6 +24,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
+from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing, Wish
 from coordinators.values.attempt import TransactionAttempt
 
@@ -69,13 +72,27 @@ class Stopping:
 
 
 @frozen
+class ParkWanted:
+    """``txid``, the lowest transaction, is to be parked, if its outputs can leave it out."""
+
+    txid: int
+
+
+@frozen
 class Wished:
-    """An operator or the process itself wants ``wish``, which was not carried out yet."""
+    """An operator or the process itself wants ``wish``, which was not carried out yet.
+
+    Attributes:
+        refusal: why it can't be carried out; empty: it can.
+        entry: for a wish to park that can be carried out, the entry of the lowest transaction.
+    """
 
     wish: Wish
+    refusal: str = ""
+    entry: Parked | None = None
 
 
-Event = Ticked | PhaseAcked | AttemptFailed | Stopping | Wished
+Event = Ticked | PhaseAcked | AttemptFailed | Stopping | ParkWanted | Wished
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -91,6 +108,7 @@ class StoreRecord:
         committing: attempts whose commit may have begun and is not closed (only if intents are stored).
         standing: the wishes of operators that are in effect.
         outcomes: the outcomes of the wishes that exactly this write carries out, and removes.
+        parked: the transaction that is being parked, and the parked ones.
     """
 
     current_txid: int
@@ -98,6 +116,7 @@ class StoreRecord:
     committing: tuple[TransactionAttempt, ...] = ()
     standing: Standing = NOTHING_STANDS
     outcomes: tuple[Outcome, ...] = ()
+    parked: ParkedList = NOTHING_PARKED
 
 
 @frozen
@@ -128,4 +147,11 @@ class CancelAttempt:
     attempt: TransactionAttempt
 
 
-Command = StoreRecord | EmitBatch | EmitCommit | EmitSuccess | CancelAttempt
+@frozen
+class AskOutputs:
+    """Ask each output whether it can leave ``txid`` out, after everything that may still change outputs."""
+
+    txid: int
+
+
+Command = StoreRecord | EmitBatch | EmitCommit | EmitSuccess | CancelAttempt | AskOutputs

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from attrs import asdict, evolve, field, frozen
 
+from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList, Parking
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing
 from coordinators.values.attempt import INITIAL_TXID, TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_digest, content_hash, other_version
@@ -36,7 +37,14 @@ class Empty:
     """A transaction without a batch: only time passes in it, so that windows close without input."""
 
 
-Binding: TypeAlias = Number | Empty
+@frozen
+class Released:
+    """A transaction that releases the parked transaction ``id``: its batch has the number of that one."""
+
+    id: int
+
+
+Binding: TypeAlias = Number | Empty | Released
 """A transaction's first attempt binds it, for ever."""
 
 
@@ -44,40 +52,48 @@ Binding: TypeAlias = Number | Empty
 class Bindings:
     """The binding of each transaction: to a number, unless it is listed here.
 
-    Until the first empty transaction, a transaction's number is its txid. Spouts only see numbers. States, sinks, the
+    Until the first one that is listed, a transaction's number is its txid. Spouts only see numbers. States, sinks, the
     status and errors use txids.
 
     Attributes:
         empty: the txids of empty transactions, ascending.
-        forgotten: how many empty transactions there were before those. For txids up to the last of these, no number is
-            known.
+        forgotten: how many transactions without a number there were before those that are listed. For
+            txids up to the last of these, no number is known.
+        released: for each transaction that releases a parked one, the id of that one.
     """
 
     empty: tuple[int, ...] = ()
     forgotten: int = 0
+    released: Mapping[int, int] = field(factory=dict)
 
     def of(self, txid: int) -> Binding:
-        """Return the binding of ``txid``, or the one it will have if no transaction before it becomes empty."""
+        """Return the binding of ``txid``, or the one it will have if all before it that are unbound get numbers."""
+        if txid in self.released:
+            return Released(self.released[txid])
         return Empty() if txid in self.empty else Number(self.upto(txid))
 
     def number(self, txid: int) -> int | None:
-        """Return the number of ``txid``; None: it is empty."""
+        """Return the number of ``txid``; None: it is empty, or has the number of a parked one."""
         match self.of(txid):
             case Number(number):
                 return number
-            case Empty():
+            case Empty() | Released():
                 return None
 
     def upto(self, txid: int) -> int:
         """Return the number of the last transaction up to ``txid`` that has one."""
-        return txid - self.forgotten - sum(each <= txid for each in self.empty)
+        return txid - self.forgotten - sum(each <= txid for each in self._unnumbered)
 
     def txid(self, number: int) -> int:
         """Return the transaction with this number."""
         txid = number + self.forgotten
-        for each in self.empty:
+        for each in self._unnumbered:
             txid += each <= txid
         return txid
+
+    @property
+    def _unnumbered(self) -> Sequence[int]:
+        return sorted([*self.empty, *self.released]) if self.released else self.empty
 
     def bind(self, txid: int, binding: Binding) -> Bindings:
         """Return the bindings after ``txid``, which is above all attempted transactions, is bound."""
@@ -87,11 +103,15 @@ class Bindings:
                 return self
             case Empty():
                 return evolve(self, empty=(*self.empty, txid))
+            case Released(parked):
+                return evolve(self, released={**self.released, txid: parked})
 
     def kept_from(self, txid: int) -> Bindings:
         """Return the same bindings, without those of txids below ``txid``."""
-        kept = tuple(each for each in self.empty if each >= txid)
-        return Bindings(kept, self.forgotten + len(self.empty) - len(kept))
+        empty = tuple(each for each in self.empty if each >= txid)
+        released = {each: parked for each, parked in self.released.items() if each >= txid}
+        forgotten = len(self._unnumbered) - len(empty) - len(released)
+        return Bindings(empty, self.forgotten + forgotten, released)
 
 
 RECORD_VERSION = 5
@@ -172,6 +192,7 @@ class CoordinatorRecord:
         bindings: of each attempted transaction, its number or that it is empty.
         standing: the wishes of operators that are in effect.
         outcomes: of the last wishes, oldest first.
+        parked: the transaction that is being parked, and the parked ones.
     """
 
     epoch: int
@@ -194,9 +215,12 @@ class CoordinatorRecord:
     bindings: Bindings = Bindings()
     standing: Standing = NOTHING_STANDS
     outcomes: tuple[Outcome, ...] = ()
+    parked: ParkedList = NOTHING_PARKED
 
     def definition(self, txid: int) -> Mapping[str, Json]:
         """Return the last definition of ``txid``, by spout; nothing if it is empty, or was never attempted."""
+        if (entry := self.parked.released_in(txid)) is not None:
+            return entry.definition
         number = self.bindings.number(txid)
         return {} if number is None else self.metadata.get(number, {})
 
@@ -254,7 +278,17 @@ def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]
     """Return the fields that are left out if they have their default."""
     body: dict[str, Json] = {}
     if record.bindings != Bindings():
-        body["bindings"] = {"empty": list(record.bindings.empty), "forgotten": record.bindings.forgotten}
+        body["bindings"] = {
+            "empty": list(record.bindings.empty),
+            "forgotten": record.bindings.forgotten,
+            "released": {str(txid): parked for txid, parked in record.bindings.released.items()},
+        }
+    if record.parked.parking is not None:
+        body["parking"] = _inline_or_blob("parking", record.parked.parking.to_json(), 0, blobs)
+    if record.parked.entries:
+        body["parked"] = [
+            _inline_or_blob(f"parked.{each.txid}", each.to_json(), 0, blobs) for each in record.parked.entries
+        ]
     if record.standing != NOTHING_STANDS:
         body["standing"] = record.standing.to_json()
     if record.outcomes:
@@ -372,11 +406,19 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         bindings=_bindings(**body.get("bindings", {})),
         standing=Standing.from_json(body["standing"]) if "standing" in body else NOTHING_STANDS,
         outcomes=tuple(map(Outcome.from_json, definition(body["outcomes"]) if "outcomes" in body else ())),
+        parked=_parked(body, definition),
     )
 
 
-def _bindings(empty: Sequence[int] = (), forgotten: int = 0) -> Bindings:
-    return Bindings(tuple(empty), forgotten)
+def _parked(body: dict[str, Any], definition: Callable[[dict[str, Any]], Any]) -> ParkedList:
+    return ParkedList(
+        Parking.from_json(definition(body["parking"])) if "parking" in body else None,
+        tuple(Parked.from_json(definition(entry)) for entry in body.get("parked", ())),
+    )
+
+
+def _bindings(empty: Sequence[int] = (), forgotten: int = 0, released: Mapping[str, int] | None = None) -> Bindings:
+    return Bindings(tuple(empty), forgotten, {int(txid): parked for txid, parked in (released or {}).items()})
 
 
 def _shard_name(blob: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from attrs import asdict, evolve, frozen
+from attrs import asdict, evolve, field, frozen
 
 from coordinators.values.canonical import Json
 from coordinators.values.error_text import safe_text
@@ -39,6 +39,18 @@ class Action(StrEnum):
 
     RATE = "rate"
     """Limit the speed."""
+
+    PARK = "park"
+    """Leave a transaction out until it is released; it waits until those before it are committed."""
+
+    RELEASE = "release"
+    """Process parked transactions: each as a new transaction."""
+
+    SKIP = "skip"
+    """Take parked transactions off the list: their rows never count."""
+
+    RETRY = "retry"
+    """Try a failed transaction now, with a new count of failures."""
 
 
 class Hold(StrEnum):
@@ -115,6 +127,9 @@ class Wish:
         action: the kind of the wish; None: this release doesn't know it.
         rate: for `Action.RATE`, the limits to set; the others stay.
         reason: why, shown while the wish is in effect; empty: no reason was given.
+        txids: the transactions that it is about; none: all parked ones, or, for `Action.RETRY`, the lowest one.
+        by: who wishes it.
+        incarnation: of the topology that it is about; 0: whichever it is.
         epoch: the leadership whose own process wishes this, by ``query.pause()``; 0: an operator does. A wish by a
             process is not stored, has no outcome, and ends with its leadership.
     """
@@ -124,6 +139,9 @@ class Wish:
     rate: Rate = Rate()
     reason: str = ""
     epoch: int = 0
+    txids: tuple[int, ...] = field(default=(), kw_only=True)
+    by: str = field(default="", kw_only=True)
+    incarnation: int = field(default=0, kw_only=True)
 
     def check(self) -> None:
         """Return if a leader can carry it out.
@@ -132,24 +150,32 @@ class Wish:
             ConfigError: a limit is out of range, or the reason is not one line of text.
         """
         self.rate.check()
-        if len(self.reason) > REASON_CHARS_MAX or safe_text(self.reason) != self.reason:
-            raise ConfigError(
-                f"a reason is one line of Unicode text without control characters, at most {REASON_CHARS_MAX} "
-                f"characters long, not '{safe_text(self.reason, 200)}'"
-            )
+        for what, text in (("a reason", self.reason), ("a name", self.by)):
+            if len(text) > REASON_CHARS_MAX or safe_text(text) != text:
+                raise ConfigError(
+                    f"{what} is one line of Unicode text without control characters, at most {REASON_CHARS_MAX} "
+                    f"characters long, not '{safe_text(text, 200)}'"
+                )
+        for txid in self.txids:
+            if not _is_whole(txid):
+                raise ConfigError(f"a transaction is a whole number from 1 to {LIMIT_MAX}, not {txid!r:.60}")
 
     @property
     def text(self) -> str:
         """The stored form, without the id: a JSON object."""
-        return json.dumps({"action": self.action, **_given(self.rate), **_reason(self.reason)})
+        about = {"txids": list(self.txids), "by": self.by, "incarnation": self.incarnation}
+        given = {name: value for name, value in about.items() if value}
+        return json.dumps({"action": self.action, **_given(self.rate), **_reason(self.reason), **given})
 
     @classmethod
     def parse(cls, id: str, text: str) -> Wish:
         """Return the wish that was stored as ``text``; without action if this release can't carry it out."""
         try:
             body = json.loads(text)
-            reason = str(body.pop("reason", ""))
-            wish = cls(id, Action(body.pop("action")), Rate(**body), reason)
+            reason, by = str(body.pop("reason", "")), str(body.pop("by", ""))
+            txids, action = tuple(body.pop("txids", ())), Action(body.pop("action"))
+            incarnation = int(body.pop("incarnation", 0))
+            wish = cls(id, action, Rate(**body), reason, txids=txids, by=by, incarnation=incarnation)
             wish.check()
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError):
             return cls(id, None)
@@ -229,12 +255,14 @@ class Outcome:
         action: the wished action; None: the leader's release doesn't know it, and nothing was changed.
         standing: the wishes in effect after it.
         under_way: how many transactions were begun and not committed at that time.
+        refused: why nothing was changed; empty: it was carried out.
     """
 
     wish: str
     action: Action | None
     standing: Standing
     under_way: int
+    refused: str = ""
 
     def to_json(self) -> dict[str, Json]:
         """Return the stored form."""
@@ -243,6 +271,7 @@ class Outcome:
             "action": self.action and str(self.action),
             "standing": self.standing.to_json(),
             "under_way": self.under_way,
+            **({"refused": self.refused} if self.refused else {}),
         }
 
     @classmethod
@@ -253,7 +282,8 @@ class Outcome:
             KeyError, TypeError, ValueError: ``body`` is not its stored form.
         """
         action = None if body["action"] is None else Action(body["action"])
-        return cls(body["wish"], action, Standing.from_json(body["standing"]), body["under_way"])
+        standing = Standing.from_json(body["standing"])
+        return cls(body["wish"], action, standing, body["under_way"], body.get("refused", ""))
 
 
 def _reason(reason: str) -> dict[str, Json]:

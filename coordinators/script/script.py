@@ -25,6 +25,7 @@ from coordinators.protocol.messages import (
     FailureKind,
     Message,
     NotReady,
+    OutputsAnswered,
     PauseRequested,
     ResumeRequested,
     SuccessDelivered,
@@ -97,9 +98,14 @@ class ScriptPlane:
         metadata: Mapping[str, Json],
         time: int,
         edges: Sequence[int],
+        parks: int | None = None,
     ) -> None:
         self.said.append(f"BATCH {attempt}")
         self._wait_for(attempt, StreamId.BATCH, edges)
+
+    def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
+        """Answer that all can: a script has no outputs."""
+        self.inbox.append(OutputsAnswered(attempt.txid))
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         for attempt, edges in group.items():

@@ -61,6 +61,8 @@ class TopologyDescription:
                 if each.spout is not None
             ),
             failures={txid: each for txid, each in failures.items() if each.spout is None or each.count},
+            parked=record.parked.entries,
+            parking=record.parked.parking_txid,
             seconds_ahead=max(0.0, max(record.times.values(), default=0) / MILLIS - at),
         )
 

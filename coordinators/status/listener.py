@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias
 
 from attrs import field, frozen
 
+from coordinators.record.parking import Parked
 from coordinators.status.status import Wait
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
@@ -164,6 +165,19 @@ class FailedEvent(TransactionEvent):
     failed: TransactionAttempt
 
 
+@frozen(kw_only=True)
+class ParkedEvent(TopologyEvent):
+    """The list of parked transactions has changed, or a leadership has begun with such a list.
+
+    Attributes:
+        parked: the transactions on the list, lowest first.
+    """
+
+    method: ClassVar[str] = "on_parked"
+
+    parked: tuple[Parked, ...]
+
+
 class Work(Enum):
     """The kinds of work of threads for transactions.
 
@@ -277,6 +291,9 @@ class TridentListener:
         Called when none has made progress for five seconds, also if there is no input. Called again when the reasons
         change, and without reasons when it is over.
         """
+
+    def on_parked(self, event: ParkedEvent) -> None:
+        """Handle that the list of parked transactions has changed, or that a leadership begins with such a list."""
 
     def on_ended(self, event: EndedEvent) -> None:
         """Handle the end of the topology in this process: called once, as the last event."""

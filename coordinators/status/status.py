@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import Attribute, Factory, field, fields, frozen
 
+from coordinators.record.parking import Parked
 from coordinators.record.record import Failure
 from coordinators.record.wishes import NOTHING_STANDS, Hold, Standing
 from coordinators.values.attempt import TransactionAttempt
@@ -132,6 +133,9 @@ class TopologyStatus(Mapping[str, Any]):
         error: the error that ended it; None: it runs, or was asked to stop.
         events_dropped: how many events were dropped because listeners were too slow.
         history_error: why the history can't be written just now; empty: it can, or none is kept.
+        parked: the transactions that are left out until they are released, lowest first; also those whose release is
+            under way.
+        parking: the transaction that is just being parked; None: none is.
     """
 
     topology: str
@@ -164,6 +168,8 @@ class TopologyStatus(Mapping[str, Any]):
     error: BaseException | None = None
     events_dropped: int = 0
     history_error: str = ""
+    parked: tuple[Parked, ...] = ()
+    parking: int | None = None
 
     @property
     def last_committed(self) -> int | None:

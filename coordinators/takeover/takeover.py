@@ -35,6 +35,10 @@ transaction, the states that skip it would get none of the spout's rows. For a t
 - A state keeps no token or is left out from now on, or a spout takes part in commits. It is unknown whether they have
   t: replayed.
 
+A transaction that is being parked commits only as an empty attempt, from a stored attempt id on. It is closed, and on
+the list, if every state has it by such an attempt. Any other commit of it is torn: a further empty attempt rolls it
+back.
+
 A state that was left out and comes back has a gap: F to C - 1, which others committed meanwhile. Once the record says
 that a user accepts this, the state marks them as committed, without any change.
 
@@ -55,6 +59,7 @@ from typing import Protocol, TypeAlias
 from attrs import evolve, frozen
 
 from coordinators.record.declarations import Declared
+from coordinators.record.parking import Parking
 from coordinators.record.record import CoordinatorRecord
 from coordinators.record.store import RecordStore, TopologyIdentity
 from coordinators.values.attempt import CommitToken, TransactionAttempt
@@ -299,9 +304,14 @@ def _closed(
     first = record.current_txid
     upto = min((token.txid for token in tokens), default=0) if len(tokens) == len(kept) else 0
     for txid in range(first, upto + 1):
-        moves = {spout: moved(spout, definition) for spout, definition in record.definition(txid).items()}
-        if None in moves.values() or not _is_known(record, txid, tokens, resolved=any(moves.values())):
-            break
+        moves: dict[str, Mapping[str, Json] | None] = {}
+        if (parking := record.parked.parking) is not None and parking.txid == txid:
+            if not _is_empty(parking, tokens):
+                break
+        else:
+            moves = {spout: moved(spout, definition) for spout, definition in record.definition(txid).items()}
+            if None in moves.values() or not _is_known(record, txid, tokens, resolved=any(moves.values())):
+                break
         record = _after(record, txid, _attempts_of(record, txid, tokens), moves)
     if record.current_txid > first:
         log.info(
@@ -323,6 +333,11 @@ def _is_known(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken
         return not resolved
     is_pinned = all(TransactionAttempt(token.txid, token.attempt_id) == pin.attempt for token in tokens)
     return is_pinned and pin.hash == content_hash(canonical_json(dict(record.definition(txid))))
+
+
+def _is_empty(parking: Parking, tokens: Sequence[CommitToken]) -> bool:
+    """Return true if all states have committed the transaction that is being parked by an empty attempt."""
+    return all(token.txid == parking.txid and token.attempt_id >= parking.first_attempt_id for token in tokens)
 
 
 def _attempts_of(record: CoordinatorRecord, txid: int, tokens: Sequence[CommitToken]) -> tuple[int, int]:
@@ -351,4 +366,5 @@ def _after(
         fingerprints={each: seen for each, seen in record.fingerprints.items() if each > number},
         failures={each: failure for each, failure in record.failures.items() if each > txid},
         times={each: time for each, time in record.times.items() if each >= txid},
+        parked=record.parked.close(txid),
     )

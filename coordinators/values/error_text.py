@@ -88,3 +88,8 @@ def _escape(found: re.Match[str]) -> str:
 
 def _code(code: int) -> str:
     return f"x{code:02x}" if code < 0x100 else f"u{code:04x}"
+
+
+def counted(number: int, what: str) -> str:
+    """Format a number of things for people, such as ``1 row`` or ``2,000 rows``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

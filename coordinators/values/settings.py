@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 
+# large: one field for each setting
 @frozen(kw_only=True)
 class LeadershipSettings:
     """The settings of one leadership. Durations are seconds.
@@ -21,6 +22,10 @@ class LeadershipSettings:
         backoff_max: the longest wait between two replays.
         source_patience: how long to wait for an unreachable source; None: no limit.
         store_patience: the same for the store of a state or sink.
+        not_parkable: why no transaction can be parked; empty: they can.
+        parks_poison: whether a transaction that has failed too often is parked; otherwise the topology ends.
+        windows: the outputs that are windows: no transaction is parked by policy because one of them fails.
+        park_max: how many transactions may be parked before the next poisoned one ends the topology.
     """
 
     max_spout_pending: int
@@ -34,3 +39,7 @@ class LeadershipSettings:
     backoff_max: float = 30.0
     source_patience: float | None = None
     store_patience: float | None = None
+    not_parkable: str = ""
+    parks_poison: bool = False
+    windows: frozenset[str] = frozenset()
+    park_max: int = 100

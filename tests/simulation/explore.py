@@ -80,6 +80,7 @@ class Explorer:
             backoff=0.0,
             attempts=2 if scope.poison else 1000,
             poison=scope.poison,
+            parks_poison=scope.parks,
             corrects=scope.corrects,
             pins=scope.learns or not scope.exact or StoreKind.UNFENCED in scope.stores,
             shares=scope.shares,

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
+from coordinators.record.wishes import Action
 from tests.simulation.explore import Explorer
 from tests.simulation.rules import Rules
 from tests.simulation.scope import Scope
@@ -29,6 +30,14 @@ TWO: dict[str, Any] = {"shares": True, "rows": 2, "max_spout_pending": 2}
 
 TWO_STORES: dict[str, Any] = {**TWO, "stores": (StoreKind.UNDO, StoreKind.UNDO)}
 """They meet in two stores."""
+
+PARK, RELEASE = Action.PARK, Action.RELEASE
+
+ONE: dict[str, Any] = {"rows": 2, "max_spout_pending": 1, "processes": 1}
+"""One transaction after the other, in one process."""
+
+SINGLE: dict[str, Any] = {**ONE, "rows": 1}
+"""One transaction."""
 
 JOIN: dict[str, Any] = {
     "sources": ("left", "right"),
@@ -116,6 +125,15 @@ SCOPES = {
             lags=True,
         ),
         Scope("a wish, and a crash at any step", {"wish": 1, "crash at a step": 1}, rows=1, processes=1),
+        Scope("parked: a crash at any step", {PARK: 1, "crash at a step": 1}, **SINGLE),
+        Scope("parked and released: a kill", {PARK: 1, RELEASE: 1, "kill": 1}, **SINGLE),
+        Scope("parked twice, several messages in a turn", {PARK: 2}, gathers=True, **SINGLE),
+        Scope("parked and released", {PARK: 1, RELEASE: 1}, **SINGLE),
+        Scope("parked, a sink: a commit that lands late", {PARK: 1, **LATE}, stores=(COMPARE,), **SINGLE),
+        Scope("parked, a user's state: a kill", {PARK: 1, "kill": 1}, stores=(UNDO, StoreKind.UNFENCED), **SINGLE),
+        Scope("parked by policy: a crash at any step", {"crash at a step": 1}, poison=1, parks=True, **SINGLE),
+        Scope("parked, fed: a kill", {PARK: 1, "kill": 1}, feeds="store0", **SINGLE),
+        Scope("parked, windows: a kill", {PARK: 1, "kill": 1}, windows=True, **SINGLE),
         Scope("fed: a crash at any step", {"crash at a step": 1}, feeds="store0"),
         Scope("fed: a kill", {"kill": 1}, feeds="store0"),
         Scope("fed, opaque: a kill", {"kill": 1}, feeds="store0", exact=False),
@@ -258,6 +276,13 @@ GATE = {
     "drains begin nothing": "a wish while a third row waits",
     "drained, then paused": "a wish, and a silence",
     "bound for ever": "windows: a crash at any step",
+    "outputs asked": "parked, a sink: a commit that lands late",
+    "parked, then empty": "parked: a crash at any step",
+    "parked over a takeover": "parked: a crash at any step",
+    "listed at a takeover": "parked: a crash at any step",
+    "released once": "parked and released",
+    "released over a takeover": "parked and released: a kill",
+    "decided once": "parked twice, several messages in a turn",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""
 

@@ -6,13 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import asdict
+from attrs import asdict, evolve
 
 from coordinators.backends.zookeeper.znodes import Create, Put, Step
 from coordinators.batches.definitions import SpoutPart
 from coordinators.batches.failures import Failures
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.messages import Acked, Defined, DefinitionFailed, Failed, Message, NotReady
+from coordinators.record.parking import ParkedList
 from tests.simulation.oracle import BASE, RECORD
 from tests.simulation.process import Process
 from tests.simulation.schedule import matters
@@ -38,6 +39,7 @@ def key_of(world: World) -> Any:
         tuple(sorted(_event(world, event) for _, _, event in world.pending if matters(world, event))),
         tuple(sorted(oracle.highest_attempt.items())),
         oracle.gave_up,
+        (tuple(sorted(world.parked.skipped)), tuple(sorted(world.parked.released.items()))),
         oracle.stopped,
         _wishes(world),
         _backup(world),
@@ -45,15 +47,19 @@ def key_of(world: World) -> Any:
 
 
 def _backup(world: World) -> Any:
-    """What ZooKeeper would be restored to."""
-    if world.backup is None or not choices_of(world).budgets.get("old ZooKeeper"):
+    """What ZooKeeper, or a store, would be restored to."""
+    budgets = choices_of(world).budgets
+    if world.backup is not None and budgets.get("old store"):
+        return tuple((name, *_store(store)) for name, store in world.backup[1].items())
+    if world.backup is None or not budgets.get("old ZooKeeper"):
         return world.oracle.damaged
     return tuple(sorted((path, node.data) for path, node in world.backup[0].items() if node.owner is None))
 
 
 def _wishes(world: World) -> Any:
     """Which of what is wished waits, in turn; and who is told of the next wish."""
-    waiting = [world.oracle.wishes.made[wish].action for wish in pending(world.server.nodes)]
+    made = [world.oracle.wishes.made[wish] for wish in pending(world.server.nodes)]
+    waiting = [(wish.action, wish.txids) for wish in made]
     lives = {(process.number, process.life) for process in world.processes}
     watched = sorted(number for _, number, life in world.server.watched if (number, life) in lives)
     return (tuple(waiting), tuple(watched) if world.wished or choices_of(world).budgets.get("wish") else ())
@@ -81,9 +87,17 @@ def _record(record: Any) -> Any:
         tuple((t, f.count, f.spout) for t, f in sorted(record.failures.items()) if f.count or f.spout),
         str(record.bindings),
         str(record.standing),
+        _parked(record.parked),
         str(record.declared and (sorted(record.states.items()), record.declared, record.accepted, record.gaps)),
         str([(name, list(cursors.items())) for name, cursors in record.cursors.items()]),
     )
+
+
+def _parked(parked: ParkedList) -> str:
+    """Without the moments."""
+    entries = [evolve(each, since=0.0, error="") for each in parked.entries]
+    parking = parked.parking and (parked.parking.txid, parked.parking.first_attempt_id, parked.parking.entry.txid)
+    return f"{parking} {entries}"
 
 
 def _store(store: Store) -> Any:
@@ -121,6 +135,8 @@ def _driver(world: World, process: Process) -> Any:
         tuple((t, e.attempt.attempt_id, e.status) for t, e in machine.active.items()),
         tuple(sorted(machine.attempt_ids.items())),
         str(machine.committing),
+        (machine.asked, _parked(machine.parked), driver._parked_by and driver._parked_by.id),
+        tuple(wish.id for wish in driver.wishes.waiting),
         _definitions(driver.definitions),
         str(driver.bindings),
         tuple(
@@ -208,7 +224,7 @@ def _plane(process: Process) -> Any:
 
 def _executor(executor: TridentBoltExecutor) -> Any:
     return (
-        str(executor.attempt),
+        f"{executor.attempt} {executor.parks}",
         tuple(sorted(executor.emitting)),
         tuple(sorted(executor.waiting)),
         str(sorted(map(str, executor.jobs))),

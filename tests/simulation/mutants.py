@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -15,11 +15,13 @@ from coordinators.batches.admission import Admission
 from coordinators.batches.definitions import Definitions
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.driver.driver import CoordinatorDriver
+from coordinators.driver.wish_desk import WishDesk
 from coordinators.protocol.acker import Acker, Completed, Outcome
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import Fingerprinted, OffsetsResolved
 from coordinators.protocol.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
 from coordinators.record.record import Bindings, CoordinatorRecord, EncodedRecord
+from coordinators.record.wishes import Wish
 from coordinators.takeover import takeover
 from coordinators.takeover.takeover import Adopt, Moved, Torn, recover
 from coordinators.values.attempt import CommitToken
@@ -295,6 +297,67 @@ class ForgettingGaps(ZooKeeperRecordStore):
         super().write(evolve(record, gaps={}))
 
 
+class ForgettingToPark(ZooKeeperRecordStore):
+    """Doesn't store what is decided."""
+
+    __slots__ = ()
+
+    def write(self, record: CoordinatorRecord) -> None:
+        super().write(evolve(record, parked=evolve(record.parked, parking=None)))
+
+
+class ReleasingAgain(MasterBatchCoordinator):
+    """Leaves what was released on the list."""
+
+    __slots__ = ()
+
+    def _close(self, attempt: Any) -> Iterator[Command]:
+        released = self.parked.released_in(attempt.txid)
+        for command in super()._close(attempt):
+            if released is not None and isinstance(command, StoreRecord):
+                entries = (*self.parked.entries, evolve(released, released_as=0))
+                self.parked = evolve(self.parked, entries=entries)
+                command = self._store()
+            yield command
+
+    def _check(self, *_: Any, **__: Any) -> None:
+        """Leave it to the simulation to see it."""
+
+
+class ReleasingAnew(CoordinatorDriver):
+    """Doesn't know which transaction an earlier leader has begun to release."""
+
+    __slots__ = ()
+
+    def start(self, now: float, wall: float) -> None:
+        self.admission.bindings = evolve(self.admission.bindings, released={})
+        entries = tuple(evolve(each, released_as=0) for each in self.machine.parked.entries)
+        self.machine.parked = evolve(self.machine.parked, entries=entries)
+        self.machine._last_store = self.machine._store()
+        super().start(now, wall)
+
+
+class DecidingTwice(WishDesk):
+    """Reads what was decided in this turn once more."""
+
+    __slots__ = ()
+
+    def decide(self, wish: Wish) -> None:
+        super().decide(wish)
+        self.decided.clear()
+
+
+def _not_listing(after: Callable[..., CoordinatorRecord]) -> Callable[..., CoordinatorRecord]:
+    """Close what is parked at a takeover, and forget it."""
+
+    def closed(record: CoordinatorRecord, *arguments: Any) -> CoordinatorRecord:
+        found = after(record, *arguments)
+        is_parked = record.parked.parking is not None and found.parked.parking is None
+        return evolve(found, parked=evolve(record.parked, parking=None)) if is_parked else found
+
+    return closed
+
+
 DRIVERS: dict[str, type[CoordinatorDriver]] = {
     "store, then announce": AnnouncingFirst,
     "owed successes": Forgetful,
@@ -303,7 +366,15 @@ DRIVERS: dict[str, type[CoordinatorDriver]] = {
     "cause, then the end": EndingWithoutAWord,
     "kept counts": StartingAfresh,
     "bound for ever": Renumbering,
+    "released over a takeover": ReleasingAnew,
 }
+
+TAKEOVERS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "attempts compared": ("_check_attempts", lambda *_: None),
+    "parked over a takeover": ("_is_empty", lambda parking, tokens: all(t.txid == parking.txid for t in tokens)),
+    "listed at a takeover": ("_after", _not_listing(takeover._after)),
+}
+"""The part of a takeover that each rule is about, and what is done instead."""
 
 ADMISSIONS: dict[str, type[Admission]] = {
     "windows on time": WaitingForInput,
@@ -341,6 +412,10 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
         driver.times.__class__ = GoingByTheClock
     if not rules.has("tail replays"):
         driver.machine.__class__ = FailingAlone
+    if not rules.has("released once"):
+        driver.machine.__class__ = ReleasingAgain
+    if not rules.has("decided once"):
+        driver.wishes.__class__ = DecidingTwice
     if not rules.has("all reports"):
         driver.phases.acker = Trusting()
 
@@ -366,6 +441,8 @@ def _weaken_store(store: ZooKeeperRecordStore, rules: Rules) -> None:
         store.__class__ = UnguardedRecordStore
     if not rules.has("gaps in the record"):
         store.__class__ = ForgettingGaps
+    if not rules.has("parked, then empty"):
+        store.__class__ = ForgettingToPark
 
 
 def recovered(
@@ -374,9 +451,10 @@ def recovered(
     """`recover`, or what is left of it without a rule."""
     _weaken_store(store, rules)
     states = _asked(rules, store, states)
-    if not rules.has("attempts compared"):
-        with patch.object(takeover, "_check_attempts", lambda *_: None):
-            return recover(store, states, moved=moved, adopt=adopt)
+    for rule, (name, instead) in TAKEOVERS.items():
+        if not rules.has(rule):
+            with patch.object(takeover, name, instead):
+                return recover(store, states, moved=moved, adopt=adopt)
     if not rules.has("offsets by their intent"):
         known = partial(takeover._is_known, resolved=False)
         with patch.object(takeover, "_is_known", lambda record, txid, tokens, **_: known(record, txid, tokens)):

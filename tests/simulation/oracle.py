@@ -10,6 +10,7 @@ from attrs import define, field
 
 from coordinators.driver.driver import CoordinatorDriver
 from coordinators.record.record import CoordinatorRecord, decode
+from coordinators.record.wishes import Action
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.errors import (
     CoordinationLost,
@@ -109,6 +110,7 @@ class Oracle:
         if after == before:
             return
         self.record = after
+        self._parked(before, after)
         needed = {after.current_txid - 1, *(t for t in after.attempt_ids if t >= after.current_txid)} - {0}
         numbers = {after.bindings.upto(txid) for txid in needed} - {0}
         missing = {number for number in numbers if number not in after.metadata}
@@ -119,6 +121,36 @@ class Oracle:
         if self.damaged is None:
             check_agreement(self.world.stores, self.committed, self.world.group_max)
 
+    def _parked(self, before: CoordinatorRecord | None, after: CoordinatorRecord) -> None:
+        """S23: what is parked stays on the list until it is released or skipped, with the definition that it had."""
+        parked, parking = self.world.parked, after.parked.parking
+        parked.released |= after.bindings.released
+        entries = {entry.txid: entry for entry in after.parked.entries}
+        if parking is not None:
+            entries[parking.entry.txid] = parking.entry
+            if parking.txid == parking.entry.txid:
+                self.numbers.setdefault(parking.txid, parking.entry.number)
+        for txid, entry in entries.items():
+            rows = tuple((name, n) for name, split in sorted(entry.definition.items()) for n in range(*split))  # type: ignore[misc]  # begin and end
+            known = parked.rows.setdefault(txid, rows)
+            self.require(known == rows, "S23", f"{txid} was parked with {known}, and is with {rows}")
+        if before is None:
+            return
+        there = {entry.txid for entry in before.parked.entries}
+        for txid in there - entries.keys():
+            is_released = any(
+                parked.released.get(closed) == txid for closed in range(before.current_txid, after.current_txid)
+            )
+            skipped = [self.wishes.made[each.wish].txids for each in after.outcomes if each not in before.outcomes]
+            is_skipped = (txid,) in skipped
+            self.require(is_released or is_skipped, "S23", f"{txid} is not parked any more, and wasn't released")
+            if is_skipped:
+                parked.skipped.add(txid)
+        was = before.parked.parking
+        if was is not None and was != parking:
+            is_closed = after.current_txid > was.txid and was.entry.txid in entries
+            self.require(is_closed, "S23", f"{was} is forgotten")
+
     def _compare(self, before: CoordinatorRecord, after: CoordinatorRecord) -> None:
         for name in ("epoch", "seq", "current_txid", "success_upto"):
             old, new = getattr(before, name), getattr(after, name)
@@ -127,7 +159,10 @@ class Oracle:
         # Of a record from the past it may be more, where the states are where commits of ours can have left them.
         few = step <= self.world.group_max or self.damaged == "ZooKeeper restored from the past"
         self.require(few, "S4", f"the record went from {before.current_txid} to {after.current_txid}")
-        for txid, failure in before.failures.items():
+        is_pardoned = after.parked.parking not in (None, before.parked.parking) or any(
+            each.action is Action.RETRY and each not in before.outcomes for each in after.outcomes
+        )
+        for txid, failure in before.failures.items() if not is_pardoned else ():
             due = min(failure.count, self.world.attempts - 1)  # after a halt it is tried once more
             kept = txid < after.current_txid or (txid in after.failures and after.failures[txid].count >= due)
             self.require(kept or not due, "S15", f"{failure.count} failures of {txid} are forgotten")
@@ -137,14 +172,23 @@ class Oracle:
             )
             self.require(kept, "S8", f"the pin of {pin.attempt} is gone, and its commit isn't closed")
 
-    def batch_announced(self, attempt: TransactionAttempt, number: int | None, time: int) -> None:
+    def batch_announced(
+        self, attempt: TransactionAttempt, number: int | None, time: int, parks: int | None = None
+    ) -> None:
         """Stored before it is announced, and never announced before; with the time of its transaction."""
         record = self.record
+        parking = record.parked.parking if record else None
+        first = parking.first_attempt_id if parking and parking.txid == attempt.txid else None
+        self.require(parks == first, "S23", f"{attempt} is announced as one that parks from {parks} on, due is {first}")
+        is_own = parks is None and attempt.txid not in self.world.parked.released
         stored = record is not None and record.attempt_ids.get(attempt.txid) == attempt.attempt_id
         self.require(stored, "S5", f"batch {attempt} was announced before it was stored")
-        known = record is not None and (number is None or number in record.metadata)
+        known = record is not None and (number is None or number in record.metadata or not is_own)
         self.require(known, "S9", f"batch {attempt} was announced before its definition was stored")
-        self._numbered(attempt.txid, number)
+        if is_own:
+            self._numbered(attempt.txid, number)
+        elif attempt.txid in self.world.parked.released:
+            self.numbers[attempt.txid] = None
         fixed = self.times.setdefault(attempt.txid, time)
         self.require(time == fixed, "S14", f"{attempt} has the time {time}, an earlier attempt had {fixed}")
         stored_time = record.times.get(attempt.txid) if record else None
@@ -271,12 +315,14 @@ class Oracle:
         world = self.world
         if self.stopped or self.damaged == "a store loses commits":
             return  # who commits nothing more may never notice
-        if world.poison:
+        if world.poison and (not world.parks_poison or self.gave_up):
             self.require(self.gave_up, "L1", f"{world.poison} is not given up")
             return
+        left = world.parked.open(world.stores.values())
+        self.require(left == world.parked.skipped, "L7", f"{left} are left out, skipped is {world.parked.skipped}")
         available = {name: rows for source in world.sources.values() for name, rows in source.inputs.items()}
         for store in world.stores.values():
-            store.check()
+            store.check(world.parked)
             if store.lags:
                 continue
             if not store.fed_by:
@@ -296,6 +342,7 @@ class Oracle:
     def _check_rows(self, store: Store, available: dict[str, int]) -> None:
         """L1: a store has all rows that its branch reads."""
         rows = [row for entry in self._whole(store) for row in entry.rows]
+        rows += [row for txid in self.world.parked.skipped for row in self.world.parked.rows[txid]]
         due = {name: rows for name, rows in available.items() if not store.reads or source_of(name) in store.reads}
         found = {name: sum(1 for spout, _ in rows if spout == name) for name in due}
         self.require(found == due, "L1", f"{store.name} has {found} of {due}")
@@ -312,6 +359,7 @@ class Oracle:
         if self.world.leaves or self.damaged:
             return
         empty = {txid for txid in range(1, self.committed + 1) if self.numbers.get(txid, 0) is None}
+        empty -= self.world.parked.released.keys()
         self.require(empty <= closing, "S17", f"{empty - closing} are empty, and close no window of any store")
 
     def _whole(self, store: Store) -> list[Entry]:

@@ -41,6 +41,7 @@ from trident_py.engine.plane.instructions import (
     CommitStep,
     DeliverSuccess,
     Emit,
+    InspectOutputs,
     Instruction,
     Post,
     RunJob,
@@ -55,6 +56,8 @@ from trident_py.engine.plane.stimuli import (
     Emitted,
     JobDone,
     JobFailed,
+    OutputsInspected,
+    OutputsWanted,
     ReadDone,
     ReadWanted,
     SpoutSucceeded,
@@ -138,11 +141,26 @@ class Plane:
         metadata: Mapping[str, Json],
         time: int,
         edges: Sequence[int],
+        parks: int | None = None,
     ) -> None:
         """Announce a batch."""
         self.process.may_crash("before emit_batch")
-        self.process.world.oracle.batch_announced(attempt, number, time)
-        self._announce(BatchAnnounced(attempt, number, metadata, time, edges))
+        self.process.world.oracle.batch_announced(attempt, number, time, parks)
+        self._announce(BatchAnnounced(attempt, number, metadata, time, edges, parks))
+
+    def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
+        """On the commit thread."""
+        self.process.may_crash("before ask_outputs")
+        self._announce(OutputsWanted(attempt, may_have_begun))
+
+    def on_inspect(self, inspection: InspectOutputs) -> None:
+        """Each store is asked."""
+        tx = evolve(self.transaction(inspection.attempt), parks=inspection.attempt.attempt_id)
+        able = (
+            each.can_park(tx, may_have_begun=inspection.may_have_begun) or not self.process.world.has("outputs asked")
+            for each in self.process.stores.values()
+        )
+        self.report(OutputsInspected(tx.txid, "" if all(able) else "a store has it"))
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """Announce a group commit."""
@@ -204,8 +222,9 @@ class Plane:
                 self.cancelled.add(job)
             case CommitStep():
                 self._send_commit(instruction)
-            case Abort() | Answer():
-                self.process.post("abort" if isinstance(instruction, Abort) else "read", EMIT_SECONDS, instruction)
+            case Abort() | Answer() | InspectOutputs():
+                kind = {Abort: "abort", Answer: "read", InspectOutputs: "inspect"}[type(instruction)]
+                self.process.post(kind, EMIT_SECONDS, instruction)
             case DeliverSuccess(attempt, number, spout):
                 self.process.post("success", EMIT_SECONDS, attempt, number, spout, lane=f"successes {spout}")
             case Post() | CancelEmit():
@@ -235,7 +254,7 @@ class Plane:
             self._emission_failed(emit, OSError("out of reach"), FailureKind.UNREACHABLE)
             return
         try:
-            if world.chance.happens("user code fails") or (attempt.txid == world.poison and not world.shares):
+            if world.chance.happens("user code fails") or (self._is_poison(attempt) and not world.shares):
                 raise ValueError("user code")
             rows, resolved = self._emitted(emit, world.sources[spout])
         except Violation:
@@ -291,14 +310,19 @@ class Plane:
             self._end_job(job, members, others)
 
     def _is_poisoned(self, job: Job) -> bool:
-        world = self.process.world
-        return world.shares and any(attempt.txid == world.poison for attempt in job.attempts)
+        return self.process.world.shares and any(map(self._is_poison, job.attempts))
+
+    def _is_poison(self, attempt: TransactionAttempt) -> bool:
+        """A batch that always fails: also when it is released, until it is mended."""
+        world, executor = self.process.world, self.machine._executors.get(attempt)
+        number = executor.number if world.parks_poison and executor else attempt.txid
+        return number == world.poison and not world.is_mended
 
     def _fail_job(self, job: Job) -> None:
         """Nobody knows whose rows it was, or somebody does, or says so; or an executor was lost, nobody's fault."""
         chance, txids = self.process.world.chance, [attempt.txid for attempt in job.attempts]
         if self._is_poisoned(job):
-            whose = chance.pick("whose rows", [NOBODY, None, self.process.world.poison])
+            whose = chance.pick("whose rows", [NOBODY, None, next(filter(self._is_poison, job.attempts)).txid])
             self._job_failed(job, FailureKind.USER_CODE, whose)
         elif len(txids) == 1 or chance.happens("executor lost"):
             self._job_failed(job, FailureKind.INTERRUPTED)
@@ -361,12 +385,14 @@ class Plane:
             for name, splits in self.splits.get(member.attempt, {}).items():
                 world.sources[name].committing(member.number or 0, splits)
         group = self.committing = tuple(
-            evolve(self.transaction(member.attempt), group_first=step.group_first, time=member.time)
+            evolve(self.transaction(member.attempt), group_first=step.group_first, time=member.time, parks=member.parks)
             for member in step.members
         )
         stores = list(self.process.outputs.values())
         sent: dict[str, Given | None] = {
-            stores[each].name: tuple(member.receipts[each] for member in step.members) if stores[each].inline else None
+            stores[each].name: tuple(member.receipts[each] or () for member in step.members)
+            if stores[each].inline
+            else None
             for each in step.branches
         }
         if self._commits_together:

@@ -256,6 +256,8 @@ class Process:
             attempts=self.world.attempts,
             backoff=self.world.backoff,
             backoff_max=2.0,
+            not_parkable="" if all(s.exact and not s.learns for s in self.world.sources.values()) else "a spout can't",
+            parks_poison=self.world.parks_poison,
         )
 
     def _make_spouts(self, record: CoordinatorRecord) -> None:

@@ -77,6 +77,13 @@ RULES = {
     "paused by operators": "during an operator's pause nothing starts, not even a replay",
     "drains begin nothing": "a drain admits replays of transactions that have begun, and nothing new",
     "drained, then paused": "a drain becomes a pause in the write that closes the last transaction that had begun",
+    "outputs asked": "a transaction is parked only if every output can still leave it out",
+    "parked, then empty": "an attempt is empty only after the decision to park is durable",
+    "parked over a takeover": "a takeover closes a parked transaction only if every state has an empty attempt of it",
+    "listed at a takeover": "a takeover that closes a parked transaction puts it on the list",
+    "released once": "the write that closes a release takes the parked transaction off the list",
+    "released over a takeover": "a release that has begun stays bound to its transaction over a takeover",
+    "decided once": "a wish to park that was decided in a turn is not read again in it",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

@@ -76,6 +76,14 @@ def share_a_database(world: World, seed: int) -> None:
     world.together = may and len(world.stores) > 1 and random.Random(f"{seed} database").random() < 0.4
 
 
+def park(world: World, seed: int) -> None:
+    """Have a batch fail until it is mended, and be parked for that, in some worlds."""
+    chance = random.Random(f"{seed} parks")
+    may = all(source.exact and not source.learns for source in world.sources.values())
+    if may and chance.random() < 0.3:
+        world.parks_poison, world.poison, world.attempts = True, chance.randrange(1, 6), 3
+
+
 def world_of(dice: Dice, rules: Rules) -> World:
     """A world whose size, kinds and faults are drawn from a seed."""
     chance = dice.random
@@ -110,6 +118,7 @@ def world_of(dice: Dice, rules: Rules) -> World:
         world.leaves, world.added = leaves.choice(leaving), None
     branch_out(world, dice.seed)
     share_a_database(world, dice.seed)
+    park(world, dice.seed)
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
     return world
 
@@ -138,7 +147,8 @@ def plan_faults(world: World, dice: Dice) -> None:
         for moment in moments(2.5):
             seconds = [min(chance.choice([0.5, 2.0, 6.0, 10.0]), FAULTY_SECONDS - moment)] if kind != "kill" else []
             world.nemesis(kind, moment, chance.randrange(len(world.processes)), *seconds)
-    if chance.random() < 0.1 and all(store.remembers for store in world.stores.values()):
+    parks = plan_parking(world, random.Random(f"{dice.seed} parking"))
+    if chance.random() < 0.1 and not parks and all(store.remembers for store in world.stores.values()):
         moment = chance.random() * FAULTY_SECONDS
         world.nemesis("back up", moment * chance.uniform(0.5, 1.0))
         world.nemesis("damage", moment, chance.choice(list(DAMAGES)[:4]))
@@ -150,6 +160,18 @@ def plan_faults(world: World, dice: Dice) -> None:
     plan_reads(world, dice)
     plan_loss(world, dice)
     plan_growth(world, dice)
+
+
+def plan_parking(world: World, chance: random.Random) -> bool:
+    """When an operator parks something, and mends it; whether one does."""
+    if chance.random() < 0.6:
+        return False
+    for _ in range(chance.choice([1, 2, 4])):
+        world.nemesis("park", chance.uniform(0.0, FAULTY_SECONDS), chance.choice([0, 0, 1, 3]))
+    for _ in range(chance.choice([0, 1, 3])):
+        action = chance.choice([Action.RELEASE, Action.RELEASE, Action.SKIP, Action.RETRY])
+        world.nemesis("mend", chance.uniform(0.0, FAULTY_SECONDS), action)
+    return True
 
 
 def plan_loss(world: World, dice: Dice) -> None:
@@ -197,6 +219,7 @@ def simulate(seed: int, rules: Rules | None = None, damage: str | None = None, *
         run_until(world, world.now + LEADER_SECONDS)
         world.oracle.somebody_leads()
         while world.now < FAULTY_SECONDS + QUIET_SECONDS and not world.oracle.is_done():
+            world.release_all()
             run_until(world, world.now + 1.0)
         world.oracle.at_the_end()
     except AssertionError as found:  # a `Violation`, or what the product asserts by itself

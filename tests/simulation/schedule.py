@@ -63,9 +63,18 @@ def _mishaps(world: World) -> Iterator[Event]:
         yield Event("damage", None, 0, ("ZooKeeper restored from the past",), "")
     if budgets.get("old store", 0) and world.backup is not None:
         yield Event("damage", None, 0, ("a store restored from the past",), "")
+    yield from _wishes(world, budgets)
+    yield from _mishaps_of_leaders(world, budgets)
+
+
+def _wishes(world: World, budgets: Mapping[str, int]) -> Iterator[Event]:
     if budgets.get("wish", 0):
         yield from (Event("wish", None, 0, (action,), "") for action in ACTIONS)
-    yield from _mishaps_of_leaders(world, budgets)
+    if budgets.get(Action.PARK, 0) and world.oracle.record is not None:
+        yield Event("wish", None, 0, (Action.PARK, world.oracle.committed + 1), "")
+    for action in (Action.RELEASE, Action.SKIP, Action.RETRY):
+        if budgets.get(action, 0) and world.oracle.record and world.oracle.record.parked.entries:
+            yield Event("mend", None, 0, (action,), "")
 
 
 def _may_go_on_from_backup(world: World) -> bool:
@@ -116,11 +125,14 @@ def take(world: World, event: Event) -> None:
 def _happen(world: World, event: Event) -> None:
     budgets = choices_of(world).budgets
     match event.kind:
+        case "wish" | "mend" if event.arguments[0] not in ACTIONS:
+            budgets[event.arguments[0]] -= 1
+            world.happen(event)
         case "ask" | "back up" | "kill" | "own pause" | "roll out" | "wish":
             budgets[event.kind] -= 1
             world.happen(event)
         case "damage":
-            budgets["old store" if "store" in event.arguments[0] else "old ZooKeeper"] -= 1
+            budgets["old ZooKeeper" if event.arguments[0].startswith("ZooKeeper") else "old store"] -= 1
             world.happen(event)
         case "expire":
             world.server.end(event.arguments[0])
@@ -148,12 +160,15 @@ def finish(world: World) -> None:
     if world.wished:
         world.on_wish(Action.RESUME)
     world.end_own_pauses()
+    world.is_mended = True
     for _ in range(QUIET_STEPS):
         if world.oracle.is_done():
             return
         events = enabled(world, peace)
         if events:
             take(world, events[0])
+            continue
+        if world.release_all():
             continue
         if not _all_fall_silent(world):
             break

@@ -31,6 +31,7 @@ class Scope:
         leaves: the store that is left out by a version, and comes back with the next one; none: "".
         corrects: whether data of a batch that failed may be corrected before the next takeover.
         poison: the transaction that always fails, and is given up when it has twice; 0: none.
+        parks: whether it is parked instead, and fails until it is mended.
         splits: whether a record takes several writes.
         lags: whether a server may be behind.
         windows: whether rows wait for the next transaction, as in a window that ends at once.
@@ -61,6 +62,7 @@ class Scope:
     leaves: str = ""
     corrects: bool = False
     poison: int = 0
+    parks: bool = False
     windows: bool = False
     sources: tuple[str, ...] = ("spout",)
     reads: Mapping[str, Collection[str]] = field(factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -77,7 +77,56 @@ class Entry:
     token: CommitToken
     rows: Rows
     is_passed_over: bool = False
+    is_left_out: bool = False
     time: int = field(default=0, eq=False)
+
+
+@define
+class ParkedRows:
+    """What was ever parked.
+
+    Attributes:
+        rows: of each parked transaction, by its first id.
+        released: for each transaction that released one, the id of that one.
+        skipped: the ids that are never released.
+    """
+
+    rows: dict[int, Rows] = field(factory=dict)
+    released: dict[int, int] = field(factory=dict)
+    skipped: set[int] = field(factory=set)
+
+    def in_order(self, store: Store, entry: Entry) -> Rows:
+        """The rows whose turn an entry is: of one that is left out those, and of a release none."""
+        txid = entry.token.txid
+        if txid in self.released:
+            return ()
+        return self._of(store, txid) if entry.is_left_out else entry.rows
+
+    def check(self, store: Store) -> None:
+        """S23: what is left out has no rows; what is released has those of the one that was parked, and once."""
+        counted: list[int] = []
+        for entry in store.ledger:
+            parked = self.released.get(entry.token.txid)
+            if parked is None or entry.is_left_out or entry.is_passed_over:
+                continue
+            counted.append(parked)
+            if not store.fed_by and entry.rows != self._of(store, parked):
+                raise Violation("S23", f"{store.name} has {entry} for {parked}, {self._of(store, parked)} is due")
+        if len(counted) != len(set(counted)) or self.skipped.intersection(counted):
+            raise Violation("S23", f"{store.name} has released {counted}, skipped are {self.skipped}")
+
+    def open(self, stores: Iterable[Store]) -> set[int]:
+        """The ids that no store has the rows of."""
+        counted = {
+            self.released[entry.token.txid]
+            for store in stores
+            for entry in store.ledger
+            if entry.token.txid in self.released and not entry.is_left_out
+        }
+        return self.rows.keys() - counted
+
+    def _of(self, store: Store, txid: int) -> Rows:
+        return tuple(row for row in self.rows.get(txid, ()) if not store.reads or row[0] in store.reads)
 
 
 @define
@@ -187,14 +236,15 @@ class Store:
         """
         due, redo = self._due(group)
         given = dict(zip(group, sent, strict=True)) if sent is not None else {tx: self._staged(tx) for tx in due}
+        if self.kind is StoreKind.COMPARE and not self._leaves_nothing(group[0]):
+            raise StateError(f"{self.name} can't undo, and has {group[0].txid}, which is left out")
         if due and redo:
             self._refuse_other_content(due[0], given[due[0]])
         self._change(group, due, given)
         for tx in due:
-            self._enter(Entry(tx.token, given[tx], time=tx.time), redo and tx is due[0])
+            self._enter(Entry(tx.token, given[tx], False, tx.parks is not None, tx.time), redo and tx is due[0])
         for tx in group:
             self.discard(tx)
-        self.check()
         values = dict(zip((entry.token for entry in self.ledger), self.new_values(), strict=True))
         return tuple(values[tx.token] if tx in due else () for tx in group)
 
@@ -219,7 +269,24 @@ class Store:
             earlier = (CommitToken(before, 0, 0) for before in range(1, txid))
             self.ledger = [Entry(token, (), is_passed_over=True) for token in earlier]
 
+    def can_park(self, tx: SinkTransaction, *, may_have_begun: bool) -> bool:
+        """Whether an empty attempt can leave the transaction out."""
+        if not self.remembers:
+            return not may_have_begun
+        if self.kind is StoreKind.COMPARE:
+            return self._leaves_nothing(tx)
+        try:
+            self.fence.due([tx], self.name)
+        except StateError:
+            return False
+        return True
+
+    def _leaves_nothing(self, tx: SinkTransaction) -> bool:
+        return tx.leaves_nothing(self.fence.token)
+
     def _staged(self, tx: SinkTransaction) -> Rows:
+        if tx.parks is not None:
+            return ()
         if tx.token not in self.staged and self.rules.has("verified staging"):
             raise StoreBusyException(f"{self.name}: what {tx.token} staged is gone")
         return self.staged.get(tx.token, ())
@@ -233,7 +300,7 @@ class Store:
         return [tx], tx.txid == last
 
     def _refuse_other_content(self, tx: SinkTransaction, rows: Rows) -> None:
-        is_other = self.ledger[-1].rows != rows
+        is_other = self.ledger[-1].rows != rows and tx.parks is None
         if is_other and self.kind is StoreKind.COMPARE and self.rules.has("compared content"):
             raise StateError(f"{self.name} can't undo, and has other content of {tx.txid} already")
 
@@ -261,8 +328,9 @@ class Store:
 
     # --- as the checker sees it ---------------------------------------------------------------------------------------
 
-    def check(self) -> None:
+    def check(self, parked: ParkedRows) -> None:
         """S1 to S3: txids without gap, each row once and in order, and the values are a fold of them."""
+        parked.check(self)
         due: dict[str, int] = {}
         has_gap = False
         for number, entry in enumerate(self.ledger, 1):
@@ -271,7 +339,7 @@ class Store:
             if entry.is_passed_over:
                 has_gap = True
                 due.clear()
-            for spout, position in entry.rows if not self.fed_by else ():
+            for spout, position in parked.in_order(self, entry) if not self.fed_by else ():
                 expected = due.get(spout, position if has_gap else 0)
                 if position != expected:
                     story = f"{self.name}: {entry.token} has {spout} {position}, due is {expected}"

@@ -34,14 +34,16 @@ class Windows:
     def next_at(self, store: Store) -> int | None:
         """When the next window ends, by the times of transactions in milliseconds; None: no rows wait."""
         if not self.seconds:
-            return 0 if store.ledger and store.ledger[-1].rows else None
+            ledger = [entry for entry in store.ledger if not entry.is_left_out]
+            return 0 if ledger and ledger[-1].rows else None
         end = self._window.next_firing_at(self._last(store))
         return None if end is None else -(-end // MILLIS_TO_MICROS)
 
     def firing(self, ledger: Sequence[Entry]) -> Iterator[tuple[Entry, list[int]]]:
         """For each transaction the windows that it let fire, by their ends in milliseconds."""
         if not self.seconds:
-            yield from ((entry, [0] if before.rows else []) for before, entry in pairwise(ledger))
+            taken = [entry for entry in ledger if not entry.is_left_out]
+            yield from ((entry, [0] if before.rows else []) for before, entry in pairwise(taken))
             return
         for entry, step in self._steps(ledger, WindowProgress()):
             yield entry, [each.trigger // MILLIS_TO_MICROS for each in step.fired]
@@ -58,7 +60,7 @@ class Windows:
 
     def _steps(self, ledger: Sequence[Entry], progress: WindowProgress) -> Iterator[tuple[Entry, Advance]]:
         for entry in ledger:
-            if entry.is_passed_over:
+            if entry.is_passed_over or entry.is_left_out:
                 continue
             step = self._window.advance(progress, len(entry.rows), entry.time * (MICROS // 1000))
             progress = step.after

@@ -20,7 +20,7 @@ from tests.simulation.plane import COMMIT_SECONDS, LATE_SECONDS
 from tests.simulation.process import Killed, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
-from tests.simulation.stores import Given, Group, Sent, Store, StoreKind
+from tests.simulation.stores import Given, Group, ParkedRows, Sent, Store, StoreKind
 from tests.simulation.windows import Windows
 from tests.simulation.wishes import PARENT, pending, wish_of
 from tests.simulation.zookeeper import SESSION_SECONDS, Node, Server
@@ -62,6 +62,9 @@ class World:
         pending: what is under way, by time.
         frozen: what a paused process will find when it goes on.
         wished: how often an operator has wished something.
+        parks_poison: whether a transaction that fails too often is parked.
+        parked: what was ever parked.
+        is_mended: whether what always failed fails no more.
     """
 
     chance: Chance
@@ -78,6 +81,9 @@ class World:
     splits: bool = False
     together: bool = False
     large_rows: int = 10**9
+    parks_poison: bool = False
+    parked: ParkedRows = field(factory=ParkedRows)
+    is_mended: bool = False
     added: Source | None = None
     window: Windows | None = None
     leaves: str = ""
@@ -210,14 +216,38 @@ class World:
         if process.is_alive and process.driver is not None:
             process.plane.ask_states()
 
-    def on_wish(self, action: Action) -> None:
+    def on_wish(self, action: Action, *txids: int) -> None:
         """An operator wishes something, whoever leads."""
         self.wished += 1
-        wish = wish_of(self.wished, action)
+        wish = wish_of(self.wished, action, txids)
         self.say(f"an operator wishes {wish.id}: {action}")
         self.oracle.wishes.made[wish.id] = wish
         self.apply([Create(f"{PARENT}/{wish.id}", wish.text.encode())], 0)
         self.oracle.wishes.waiting = pending(self.server.nodes)
+
+    def on_park(self, ahead: int) -> None:
+        """An operator parks the transaction that is committed next, or one behind it."""
+        self.on_wish(Action.PARK, self.oracle.committed + 1 + ahead)
+
+    def on_mend(self, action: Action) -> None:
+        """An operator releases all that is parked, or skips or tries again the first of it."""
+        parked = self.oracle.record.parked.entries if self.oracle.record else ()
+        if action is Action.RELEASE:
+            self.on_wish(action)
+        elif parked and action is Action.SKIP:
+            self.on_wish(action, parked[0].txid)
+        elif action is Action.RETRY:
+            self.on_wish(action)
+
+    def release_all(self) -> bool:
+        """At the end: the code is mended, and all that is parked is released; whether an operator wishes that now."""
+        self.is_mended = True
+        record, waiting = self.oracle.record, self.oracle.wishes.waiting
+        is_wished = any(self.oracle.wishes.made[wish].action is Action.RELEASE for wish in waiting)
+        is_due = record is not None and any(not each.is_wanted for each in record.parked.entries) and not is_wished
+        if is_due:
+            self.on_wish(Action.RELEASE)
+        return is_due
 
     def on_own_pause(self, number: int) -> None:
         """The program that runs a topology pauses it by itself, if it leads."""
@@ -428,6 +458,8 @@ class World:
             error = refused
             self.say(f"the database refuses {group[0].token}: {error}")
             self.stores = before
+        for store in self.stores.values():
+            store.check(self.parked)
         self.oracle.effect_landed()
         if sender is not None and self.processes[sender[0]].life == sender[1]:
             process = self.processes[sender[0]]
@@ -456,6 +488,7 @@ class World:
             self.say(f"{name} has {group[-1].token}")
         except (TridentError, StoreBusyException) as refused:
             error = refused
+        store.check(self.parked)
         self.oracle.effect_landed()
         if self.chance.happens("store restarts"):
             store.restart()

@@ -18,6 +18,7 @@ from attrs import define, evolve, field, frozen
 
 from coordinators.protocol.master import ActiveTransaction, AttemptStatus, MasterBatchCoordinator
 from coordinators.protocol.protocol import (
+    AskOutputs,
     AttemptFailed,
     CancelAttempt,
     Command,
@@ -25,6 +26,7 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
+    ParkWanted,
     PhaseAcked,
     Stopping,
     StoreRecord,
@@ -32,6 +34,7 @@ from coordinators.protocol.protocol import (
     Ticked,
     Wished,
 )
+from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList, Parking
 from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Rate, Standing, Wish
 from coordinators.values.attempt import TransactionAttempt
 
@@ -58,6 +61,9 @@ INVARIANTS = {
     "bound": "a pause that a process has asked for itself ends with its leadership",
     "held": "an operator's pause starts nothing, a drain nothing that was never begun, a limit none above it",
     "drained": "a drain is a pause as soon as all that was begun is committed",
+    "asked": "outputs are asked for the lowest transaction, with nothing live, and nothing starts until they answer",
+    "parked": "what is parked changes by decision only: closed, it is on the list; released and closed, it is off it",
+    "alone": "what is parked commits alone",
 }
 
 
@@ -87,6 +93,10 @@ class World:
         success_upto: the last txid whose success was announced.
         wishes: those that nobody has carried out.
         wished: how many there have been.
+        parked: what the machine knows of parked transactions.
+        stored_parked: what a restart would find of them.
+        asked: the transaction for which outputs are being asked; 0: none.
+        parks: how many were to be parked.
     """
 
     current_txid: int = 1
@@ -106,11 +116,15 @@ class World:
     standing: Standing = NOTHING_STANDS
     wishes: tuple[Wish, ...] = ()
     wished: int = 0
+    parked: ParkedList = NOTHING_PARKED
+    stored_parked: ParkedList = NOTHING_PARKED
+    asked: int = 0
+    parks: int = 0
 
 
 @frozen
 class Scope:
-    """How far to go; an operator has so many of ``wishes_max`` wishes, any of them."""
+    """How far to go; an operator has so many of ``wishes_max`` wishes, any of them, and parks ``parks_max`` times."""
 
     max_spout_pending: int
     txid_max: int
@@ -118,6 +132,7 @@ class Scope:
     store_intents: bool = False
     group_max: int = 1
     wishes_max: int = 0
+    parks_max: int = 0
 
 
 EPOCH = 1
@@ -138,6 +153,7 @@ def restore(machine: type[MasterBatchCoordinator], scope: Scope, stored: StoreRe
         attempt_ids=dict(stored.attempt_ids),
         committing=stored.committing,
         standing=stored.standing.led_by(EPOCH + 1),
+        parked=stored.parked,
     )
 
 
@@ -156,6 +172,8 @@ class Step:
     wishes: tuple[Wish, ...]
     wished: int
     before: StoreRecord
+    asked: int
+    parks: int
     cancelled: list[int] = field(factory=list)
     group: list[int] = field(factory=list)
     failed_in_commit: bool = False
@@ -174,6 +192,8 @@ class Step:
                 return self.phases.get(attempt.txid) != (attempt.attempt_id, AttemptStatus.COMMITTING)
             case AttemptFailed(attempt):
                 return self.phases.get(attempt.txid, (None,))[0] != attempt.attempt_id
+            case ParkWanted(txid):
+                return bool(self.asked) or txid != self.stored.current_txid
             case _:
                 return False
 
@@ -185,6 +205,10 @@ class Step:
                 self.phases[attempt.txid] = (attempt.attempt_id, AttemptStatus.COMMITTED)
             case AttemptFailed(attempt):
                 self.failed_in_commit = self.phases[attempt.txid][1] in IN_COMMIT
+            case ParkWanted():
+                self.parks += 1
+            case Wished(wish) if wish.action is Action.PARK:
+                self.asked = 0
 
     # --- the commands -------------------------------------------------------------------------------------------------
 
@@ -194,6 +218,7 @@ class Step:
                 pins = {pin.txid for pin in self.stored.committing if pin.txid >= command.current_txid}
                 self.require(pins <= {pin.txid for pin in command.committing}, "pinned")
                 self._wishes(command)
+                self.require(command.parked == self._parked(command), "parked")
                 self.stored = evolve(command, outcomes=())
             case EmitBatch(attempt):
                 self._batch(attempt)
@@ -203,8 +228,11 @@ class Step:
                 self._success(attempt)
             case CancelAttempt(attempt):
                 live = self.phases.pop(attempt.txid, (None,))[0] == attempt.attempt_id
-                self.require(live and isinstance(self.event, AttemptFailed), "cancelled")
+                self.require(live and isinstance(self.event, AttemptFailed | ParkWanted), "cancelled")
                 self.cancelled.append(attempt.txid)
+            case AskOutputs(txid):
+                self.require(txid == self.stored.current_txid and not self.phases, "asked")
+                self.asked = txid
 
     def _wishes(self, command: StoreRecord) -> None:
         wished = self.wishes[:1] if isinstance(self.event, Wished) and not self.event.wish.epoch else ()
@@ -212,6 +240,21 @@ class Step:
         self.require(told == tuple((wish.id, wish.action, command.standing) for wish in wished), "wish")
         self.wishes = self.wishes[len(told) :]
         self.require(command.standing in self._may_stand(command), "stands")
+
+    def _parked(self, command: StoreRecord) -> ParkedList:
+        """What is due now, by the event and what was closed or begun."""
+        due, current = self.stored.parked, self.stored.current_txid
+        begun = sorted(command.attempt_ids.keys() - self.stored.attempt_ids.keys())
+        match self.event:
+            case Wished(wish, refusal="") if wish.action is Action.PARK:
+                return due.park(Parking(current, self.stored.attempt_ids[current] + 1, entry_of(current)))
+            case Wished(wish) if wish.action is Action.RELEASE:
+                return due.want(())
+            case Ticked() if begun:
+                return due.bind(begun[0])
+            case PhaseAcked() if command.current_txid > current:
+                return due.close(current)
+        return due
 
     def _may_stand(self, command: StoreRecord) -> list[Standing]:
         before = self.stored.standing
@@ -226,6 +269,7 @@ class Step:
         self.require(txid > self.success_upto, "new attempt")
         self.require(attempt.attempt_id > self.last_attempts.get(txid, -1), "new attempt")
         self.require(isinstance(self.event, Ticked) and txid in self.event.ready, "admission")
+        self.require(not self.asked, "asked")
         self.require(not self.machine.is_stopping and txid == self._first_idle(), "admission")
         self.require(len(self.phases) < self.scope.max_spout_pending, "admission")
         stands = self.before.standing
@@ -242,6 +286,7 @@ class Step:
         processed = self.phases.get(attempt.txid) == (attempt.attempt_id, AttemptStatus.PROCESSED)
         self.require(next_in_group and processed and others == self.group, "commit order")
         self.require(len(self.group) < self.scope.group_max, "full run")
+        self.require(not (self.group and self.stored.parked.is_parking(self.group[0])), "alone")
         self.group.append(attempt.txid)
         self.require(attempt in self.stored.committing or not self.scope.store_intents, "pinned")
         self.phases[attempt.txid] = (attempt.attempt_id, AttemptStatus.COMMITTING)
@@ -269,10 +314,12 @@ class Step:
         self.require(list(active) == list(range(current, current + len(active))), "contiguous")
         self.require(len(active) <= self.scope.max_spout_pending, "contiguous")
         self.require(lowest is not AttemptStatus.PROCESSED, "prompt commit")
-        if self.group and len(self.group) < self.scope.group_max:
+        self.require(self.asked == machine.asked, "asked")
+        self.require(not isinstance(self.event, ParkWanted) or bool(self.asked), "asked")
+        if self.group and len(self.group) < self.scope.group_max and not self.stored.parked.is_parking(current):
             self.require(self.phases.get(self.group[-1] + 1, (0, None))[1] is not AttemptStatus.PROCESSED, "full run")
         self.require(active == self.phases, "as announced")
-        known = StoreRecord(machine.current_txid, machine.attempt_ids, machine.committing, machine.standing)
+        known = machine._store()
         self.require(known == self.stored, "durable")
         self.require(not (isinstance(self.event, Wished) and self.event.wish in self.wishes), "wish")
         if isinstance(self.event, Ticked | Wished | PhaseAcked):
@@ -285,7 +332,11 @@ class Step:
         stands = self.stored.standing
         may_replay = stands.hold is Hold.DRAINING and not stands.is_paused
         is_open = stands.takes_new or (may_replay and txid in self.before.attempt_ids)
-        return is_open and len(self.phases) < min(self.scope.max_spout_pending, stands.rate.pending or txid)
+        return (
+            is_open
+            and not self.asked
+            and len(self.phases) < min(self.scope.max_spout_pending, stands.rate.pending or txid)
+        )
 
     def _check_cancelled(self) -> None:
         if isinstance(self.event, AttemptFailed):
@@ -352,6 +403,7 @@ class Explorer:
         yield Ticked(frozenset(txids))
         yield Wished(Wish("", Action.RESUME if world.standing.paused_by else Action.PAUSE, epoch=EPOCH))
         yield Stopping()
+        yield from self._parking(world)
         for wish in world.wishes[:1]:
             yield Wished(wish)
         for txid in txids:
@@ -360,6 +412,18 @@ class Explorer:
                 yield PhaseAcked(attempt, StreamId.BATCH)
                 yield PhaseAcked(attempt, StreamId.COMMIT)
                 yield AttemptFailed(attempt)
+
+    def _parking(self, world: World) -> Iterator[Event]:
+        """The lowest transaction is parked, if outputs can leave it out; and what is parked is released."""
+        if world.parks < self.scope.parks_max and world.attempt_ids and not world.parked.is_parking(world.current_txid):
+            yield ParkWanted(world.current_txid)
+            yield ParkWanted(world.current_txid + 1)
+        if world.asked:
+            wish = Wish("", Action.PARK, epoch=EPOCH)
+            yield Wished(wish, refusal="an output has it")
+            yield Wished(wish, entry=entry_of(world.asked))
+        if world.parked.entries:
+            yield Wished(Wish("", Action.RELEASE, epoch=EPOCH))
 
     # --- worlds as values ---------------------------------------------------------------------------------------------
 
@@ -373,13 +437,15 @@ class Explorer:
             committing=world.committing,
             is_stopping=world.is_stopping,
             standing=world.standing,
+            parked=world.parked,
         )
+        machine.asked = world.asked
         for txid, attempt_id, status in world.active:
             machine._active[txid] = ActiveTransaction(TransactionAttempt(txid, attempt_id), status)
             if status in IN_COMMIT:
                 machine._begun_upto = txid
         current, attempt_ids, committing, standing = world.stored
-        stored = StoreRecord(current, dict(attempt_ids), committing, standing)
+        stored = StoreRecord(current, dict(attempt_ids), committing, standing, parked=world.stored_parked)
         return Step(
             self.scope,
             self.watched,
@@ -392,6 +458,8 @@ class Explorer:
             world.wishes,
             world.wished,
             stored,
+            world.asked,
+            world.parks,
         )
 
     def _after(self, step: Step) -> World:
@@ -414,6 +482,10 @@ class Explorer:
             standing=machine.standing,
             wishes=step.wishes,
             wished=step.wished,
+            parked=machine.parked,
+            stored_parked=stored.parked,
+            asked=step.asked,
+            parks=step.parks,
         )
 
     def _restarted(self, world: World) -> Iterator[World]:
@@ -423,12 +495,16 @@ class Explorer:
             if txid >= current:
                 left = tuple((each, attempt_id) for each, attempt_id in attempt_ids if each >= txid)
                 pins = tuple(pin for pin in committing if pin.txid >= txid)
-                yield self._restarted_from(evolve(world, stored=(txid, left, pins, standing)))
+                parked = world.stored_parked
+                for closed in range(current, txid):
+                    parked = parked.close(closed)
+                after = evolve(world, stored=(txid, left, pins, standing), stored_parked=parked)
+                yield self._restarted_from(after)
 
     def _restarted_from(self, world: World) -> World:
         """A new process that first announces the successes that are owed."""
         current, attempt_ids, committing, standing = world.stored
-        stored = StoreRecord(current, dict(attempt_ids), committing, standing)
+        stored = StoreRecord(current, dict(attempt_ids), committing, standing, parked=world.stored_parked)
         machine = self.restore(self.machine_type, self.scope, stored)
         if machine.standing.paused_by and "bound" in self.watched:
             raise Violation("bound", f"{machine} goes on from {stored}")
@@ -443,8 +519,15 @@ class Explorer:
             last_attempts=_above(current - 1, world.last_attempts),
             success_upto=max(world.success_upto, current - 1),
             standing=machine.standing,
+            parked=machine.parked,
+            asked=0,
             stored=(current, attempt_ids, committing, standing.led_by(EPOCH + 1)),
         )
+
+
+def entry_of(txid: int) -> Parked:
+    """What the list has of a transaction."""
+    return Parked(txid=txid, number=txid, definition={})
 
 
 def _above(txid: int, last_attempts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -127,12 +127,16 @@ class World:
         metadata: Mapping[str, Json],
         time: int,
         edges: Sequence[int],
+        parks: int | None = None,
     ) -> None:
-        self.said.append(f"BATCH {attempt}")
+        self.said.append(f"BATCH {attempt}" if parks is None else f"EMPTY {attempt}")
         self.numbers[attempt.txid] = number
         self.times[str(attempt)] = time
         self.metadata[str(attempt)] = dict(metadata)
         self.edges[str(attempt), StreamId.BATCH] = list(edges)
+
+    def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
+        self.said.append(f"ASK {attempt}{'' if may_have_begun else ', never begun'}")
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         for attempt, edges in group.items():

@@ -61,11 +61,12 @@ def test_metadata_and_attempt_are_durable_before_the_batch_is_announced() -> Non
             metadata: Mapping[str, Json],
             time: int,
             edges: Sequence[int],
+            parks: int | None = None,
         ) -> None:
             record = self.driver.store.read()
             assert record is not None
             stored.append((record.attempt_ids[attempt.txid], record.metadata[attempt.txid]))
-            super().emit_batch(attempt, number, metadata, time, edges)
+            super().emit_batch(attempt, number, metadata, time, edges, parks)
 
     Watching().start(max_spout_pending=2).run_until_quiet()
     assert stored == [(0, {"lines": [1, "first"]}), (0, {"lines": [2, "first"]})]
