@@ -165,7 +165,9 @@ class CommitStream:
     def downstream(self, context: ParticipantContext) -> tuple[Downstream, tuple[Participant, ...]]:
         """Return the consumer of a transaction's new values, and the outputs that it writes to."""
         made = {end: self._participant(end, context) for end in self.ends}
-        way, transactions, replacing = CommitWay.of(self.origins, self.ends), context.transactions, self.replacing
+        for end in self.replacing:
+            made[end].replaces = True
+        way, transactions = CommitWay.of(self.origins, self.ends), context.transactions
 
         def run(tx: SinkTransaction, values: Rows, rolled_back: Rows) -> None:
             rows = rows_of(tx, values)
@@ -183,7 +185,10 @@ class CommitStream:
             with context.spark.running() if context.spark and way.by_spark else nullcontext() as session:
                 rows.session = both.session = session
                 for end in ends:
-                    replaces = end in replacing
+                    replaces = made[end].replaces
+                    if tx.parks is not None and not (replaces and both is not rows):
+                        made[end].park(tx)
+                        continue
                     made[end].apply(evolve(tx, replaces=replaces), RowsOfEnd(both if replaces else rows, end))
 
         return run, tuple(made.values())

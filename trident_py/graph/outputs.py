@@ -297,7 +297,7 @@ class WrittenSink(Output):
         return self if isinstance(self.sink, RowsSink) else None
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        return SinkParticipant(self.name, self.sink)
+        return SinkParticipant(self.name, self.sink, place.source, context.spark.running if context.spark else None)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         self.sink.check_fields(inputs[0])

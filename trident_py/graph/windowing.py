@@ -147,6 +147,9 @@ class WindowParticipant(StateParticipant):
         self._next_at = self.updater.next_window_at(self._rows)
         return collector.rows
 
+    def _look_again(self) -> None:
+        self._next_at = self.updater.next_window_at(self._rows)
+
     @property
     def _rows(self) -> MapState[bytes]:
         if isinstance(self.state, MapState):

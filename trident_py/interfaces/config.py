@@ -96,6 +96,14 @@ def _whole(minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
     return check
 
 
+def _one_of(*known: str) -> Callable[[Any, Attribute[Any], Any], None]:
+    def check(_: object, attribute: Attribute[Any], value: object) -> None:
+        if value not in known:
+            raise ConfigError(f"{attribute.name} must be {' or '.join(map(repr, known))}, not {value!r}")
+
+    return check
+
+
 def _absolute_znode(_: object, attribute: Attribute[Any], value: object) -> None:
     if not isinstance(value, str) or value in ("", "/") or value != "/" + value.strip("/") or "//" in value:
         raise ConfigError(f"{attribute.name} must be an absolute ZooKeeper path such as '/trident', not {value!r}")
@@ -183,6 +191,9 @@ class TridentConfig:
             and ``TridentQuery.status`` shows the source.
         store_patience: how long batches are replayed while the store of a state or sink is locked or unreachable; None:
             forever. After that the topology ends with a `StateError`.
+        on_poison: ``"halt"`` or ``"park"``: whether a transaction that has failed as often as `retry` allows ends the
+            topology, or is left out until it is released (docs/how-to/mending.md).
+        park_max: the number of parked transactions at which the next poisoned one ends the topology all the same.
         accept: the intended changes of the topology: strings that a start prints when it refuses the changes. Each
             string matches one change and is used once; after that it may be kept or removed
             (docs/how-to/changing-a-topology.md).
@@ -209,6 +220,8 @@ class TridentConfig:
     retry: RetryPolicy = field(factory=RetryPolicy)
     source_patience: float | None = field(default=None, converter=optional(seconds), validator=_patience)
     store_patience: float | None = field(default=None, converter=optional(seconds), validator=_patience)
+    on_poison: str = field(default="halt", validator=_one_of("halt", "park"))
+    park_max: int = field(default=100, validator=_whole(1))
     accept: tuple[str, ...] = field(default=(), converter=_texts, validator=_changes)
     zookeeper: str | None = field(default=None, validator=_connection_string)
     zookeeper_auth: Secret | None = field(default=None, converter=as_login)

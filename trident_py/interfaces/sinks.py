@@ -10,6 +10,7 @@ from attrs import field, frozen
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import CommitToken as CommitToken
 from coordinators.values.attempt import TransactionAttempt
+from trident_py.errors import SinkError
 from trident_py.interfaces.identity import Identified
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ class SinkTransaction:
             recorded as committed when the group was announced. None: it commits alone.
         replaces: whether the rows are a state's new values by its own keys. They include each key that an older attempt
             of this transaction changed. If the sink has rows of such an attempt, it replaces them by these rows.
+        parks: the transaction is left out, and this is an empty attempt, as all from this attempt id on are. A sink
+            that has the transaction by an earlier attempt removes those rows, or raises: see `ensure_parkable`. None:
+            it is no such attempt.
     """
 
     key: TransactionKey
@@ -57,6 +61,35 @@ class SinkTransaction:
     time: int = 0
     group_first: int | None = field(default=None, eq=False)
     replaces: bool = field(default=False, eq=False)
+    parks: int | None = field(default=None, eq=False)
+
+    def leaves_nothing(self, last: CommitToken | None, *, undoes: bool = False) -> bool:
+        """Return whether no row of the transaction stays once this attempt is committed; true without `parks`.
+
+        Args:
+            last: the token of the last commit.
+            undoes: whether the commit removes the rows of an earlier attempt, if ``last`` is of this transaction.
+        """
+        if self.parks is None or last is None or last.txid < self.txid:
+            return True
+        return last.txid == self.txid and (undoes or last.attempt_id >= self.parks)
+
+    def ensure_parkable(self, last: CommitToken | None, *, undoes: bool = False) -> None:
+        """Check that no row of the transaction stays; call it before ``commit`` skips or replaces anything.
+
+        The arguments are those of `leaves_nothing`.
+
+        Raises:
+            SinkError: rows would stay.
+        """
+        if self.leaves_nothing(last, undoes=undoes):
+            return
+        raise SinkError(
+            f"attempt {self.attempt}: it can't be left out, because its rows were committed as {last}, and can't be "
+            f"removed any more. To fix this: let the topology commit transaction {self.txid}, or restore the sink and "
+            f"ZooKeeper from one moment before it",
+            attempt=self.attempt,
+        )
 
     @property
     def txid(self) -> int:
@@ -151,6 +184,14 @@ class TransactionalSink(Identified, ABC, Generic[R]):
         """Return the number of rows that ``commit`` will add, for monitoring; None if unknown.
 
         Called right after ``prepare``, on the same thread; it must be fast.
+        """
+        return None
+
+    def can_park(self, tx: SinkTransaction) -> bool | None:
+        """Return whether ``commit`` of ``tx``, an empty attempt, can leave its transaction out.
+
+        Called before it is decided to park ``tx.txid``, between two commits. False: the sink has rows of it that can't
+        be removed. None, the default: it can't tell; then the topology goes by the commits that it has seen.
         """
         return None
 

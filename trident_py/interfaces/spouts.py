@@ -127,12 +127,15 @@ class ITridentSpout(Identified, ABC, Generic[M]):
             several times a second, and without Spark it continues while Spark is busy.
         in_order: whether its batches, one after the other, have the rows in the one order of the source. This is False
             for partitioned sources, which have an order for each partition only. `check_spout` compares the order.
+        gives_again: whether it emits a batch once more from its metadata, even after the success of that batch. Then a
+            batch can be parked, and counts once it is released. So it must not forget or delete a batch at its success.
     """
 
     output_schema: str | StructType
     replay: Replay = Replay.EXACT
     coordinator_needs_spark: ClassVar[bool] = False
     in_order: ClassVar[bool] = True
+    gives_again: ClassVar[bool] = False
 
     @abstractmethod
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> BatchCoordinator[M]:

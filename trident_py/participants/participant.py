@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from attrs import define, field
-from pyspark.sql import DataFrame
+from attrs import define, evolve, field, frozen
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import CommitToken
@@ -22,6 +23,8 @@ from coordinators.values.error_text import error_text, quoted
 from trident_py.errors import SinkError, TridentError
 from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink
 from trident_py.participants.capabilities import COMMITTING, Capabilities
+from trident_py.rows.schema import arrow_schema
+from trident_py.spark.frames import empty_frame
 from trident_py.states.sql.fenced_table import FencedTable, TableSink
 from trident_py.states.sql.shared import SharedTransaction
 from trident_py.worker.counters import working_for
@@ -70,6 +73,8 @@ class Participant(ABC):
         table: the database table that it commits to; None if it has no table.
         shared: the transaction in which it commits with others of the same database; None if it commits alone.
         recovered: the token of the last commit that a takeover found in it.
+        replaces: whether its rows are a state's new values by its own keys, see `SinkTransaction.replaces`.
+        is_told: whether that state also tells it the values that a rollback has restored.
     """
 
     name: str
@@ -78,6 +83,8 @@ class Participant(ABC):
     table: FencedTable | None = None
     shared: SharedTransaction | None = None
     recovered: CommitToken | None = None
+    replaces: bool = False
+    is_told: bool = True
 
     @property
     def remembers(self) -> bool:
@@ -138,6 +145,24 @@ class Participant(ABC):
         Each keeps its own token: the last one can still be undone alone.
         """
 
+    def ensure_parkable(self, tx: SinkTransaction, *, may_have_begun: bool) -> None:
+        """Check that a commit of ``tx``, an empty attempt, leaves no row of its transaction in this output.
+
+        Args:
+            tx: the next attempt of a transaction that is to be parked.
+            may_have_begun: whether a commit of the transaction may have begun, by this leader or an earlier one.
+
+        Raises:
+            StateError, SinkError: rows would stay, or it is unknown.
+        """
+
+    def park(self, tx: SinkTransaction) -> None:
+        """Commit ``tx`` without any change: only the token moves, and what an earlier attempt of it has changed goes.
+
+        Raises:
+            StateError, SinkError: rows of an earlier attempt would stay.
+        """
+
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
         """Prepare and commit the rows that follow from another output's new values, within its commit."""
         raise AssertionError(f"{self.name} takes no new values")
@@ -182,13 +207,38 @@ class Leaf(Participant):
         rows.table()
 
 
+@frozen
+class NoRows(CommitRows):
+    """No rows of these fields."""
+
+    fields: StructType
+    session: SparkSession | None = None
+
+    def table(self) -> pa.Table:
+        return arrow_schema(self.fields).empty_table()
+
+    def frame(self) -> DataFrame:
+        if self.session is None:
+            raise AssertionError("the topology runs without Spark")
+        return empty_frame(self.session, self.fields)
+
+
 @define
 class SinkParticipant(Participant):
-    """A user's two-phase sink."""
+    """A user's two-phase sink.
+
+    Attributes:
+        fields: of its rows.
+        running: gives a block a session, in which it may run jobs; None: the topology runs without Spark.
+    """
 
     name: str
     sink: TransactionalSink[Any]
+    fields: StructType = field(factory=StructType)
+    running: Callable[[], AbstractContextManager[SparkSession]] | None = None
     capabilities: Capabilities = field(init=False)
+    _last: CommitToken | None = field(default=None, init=False)
+    _tried: int = field(default=0, init=False)  # the last transaction whose commit has begun
 
     def __attrs_post_init__(self) -> None:
         keeps_token = self.sink.keeps_token
@@ -216,6 +266,7 @@ class SinkParticipant(Participant):
                 state=self.name,
             ) from error
         self.table = self.sink.table if isinstance(self.sink, TableSink) else None
+        self._last, self._tried = self.recovered, 0
         return self.recovered
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> Any:
@@ -233,13 +284,39 @@ class SinkParticipant(Participant):
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         for tx, receipt in group:
             working_for(tx.attempt)
-            self.sink.commit(tx, receipt)
+            self._commit(tx, receipt)
+
+    def _commit(self, tx: SinkTransaction, receipt: Any) -> None:
+        self._tried = max(tx.txid, self._tried)
+        self.sink.commit(tx, receipt)
+        if self._last is None or self._last < tx.token:
+            self._last = tx.token
+
+    def ensure_parkable(self, tx: SinkTransaction, *, may_have_begun: bool) -> None:
+        tx = evolve(tx, replaces=self.replaces and self.is_told)
+        can_park = self.sink.can_park(tx) if self.sink.keeps_token else None
+        if can_park is None and not (may_have_begun if not self.sink.keeps_token else self._may_have(tx)):
+            can_park = True
+        if not can_park:
+            has = "has it, and can't remove its rows" if can_park is False else "may have its rows, and can't tell"
+            raise SinkError(f"it {has}", state=self.name, attempt=tx.attempt)
+
+    def _may_have(self, tx: SinkTransaction) -> bool:
+        return self._tried >= tx.txid or (self._last is not None and self._last.txid >= tx.txid)
+
+    def park(self, tx: SinkTransaction) -> None:
+        """Prepare no rows, and commit them at once."""
+        if self.sink.can_park(tx) is None:
+            tx.ensure_parkable(self._last)
+        with self.running() if self.running else nullcontext() as session:
+            self.apply(tx, NoRows(self.fields, session))
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
         """Prepare and commit at once; if the commit fails, abort."""
-        receipt = self.sink.prepare(tx, rows.frame())
+        is_here = tx.parks is not None and isinstance(self.sink, RowsSink)
+        receipt = self.keep(tx, rows.table()) if is_here else self.sink.prepare(tx, rows.frame())
         try:
-            self.sink.commit(tx, receipt)
+            self._commit(tx, receipt)
         except BaseException:
             self._give_up(tx, receipt)
             raise

@@ -128,6 +128,8 @@ class StateParticipant(Participant):
             prepares_again=self.prepares_again,
         )
         self.capabilities = own.committing_with(output.capabilities for output in self.downstream_outputs)
+        for output in self.downstream_outputs:
+            output.is_told = kept.can_tell_rolled_back
 
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         self.recovered = self._commits.recover(topology, epoch)
@@ -167,6 +169,37 @@ class StateParticipant(Participant):
             for tx, change in changes.items():
                 working_for(tx.attempt)
                 self.downstream(tx, *change)
+
+    def ensure_parkable(self, tx: SinkTransaction, *, may_have_begun: bool) -> None:
+        if not self._commits.is_fenced:
+            if may_have_begun:
+                raise StateError(
+                    "it may have its rows, and keeps no token that tells", state=self.name, attempt=tx.attempt
+                )
+            return
+        try:
+            self._commits.begin_group([tx])
+        finally:
+            self._commits.rollback()
+
+    def park(self, tx: SinkTransaction) -> None:
+        """Commit no change; pass on the values that the rollback of an earlier attempt has restored."""
+        rolled_back: Rows = ()
+        with self._rolled_back():
+            due = self._commits.begin_group([tx])
+            for each in due:
+                working_for(tx.attempt)
+                self._ensure_wanted()
+                self._commits.begin_member(each)
+                _, rolled_back = self._with_rolled_back(())
+                self._look_again()
+            if due:
+                self._commits.commit_group()
+        if self.downstream is not None:
+            self.downstream(tx, (), rolled_back)
+
+    def _look_again(self) -> None:
+        """Read the state again, because a rollback may have changed it."""
 
     def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
         """Apply the change that follows from another state's new values."""

@@ -59,6 +59,7 @@ class DataFrameSpout(ITridentSpout[Range]):
     """
 
     coordinator_needs_spark: ClassVar[bool] = True
+    gives_again: ClassVar[bool] = True
 
     def __init__(
         self,

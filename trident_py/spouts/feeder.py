@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import define
 from pyspark.sql.types import StructType
@@ -120,6 +120,8 @@ class FeederBatchSpout(ITridentSpout[list[Json]]):
 
     The rows are stored as the batch's metadata, so a replay emits them again, even after a crash.
     """
+
+    gives_again: ClassVar[bool] = True
 
     def __init__(self, schema: str | StructType) -> None:
         self.output_schema = self._schema = schema_of(schema)

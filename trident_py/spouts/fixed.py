@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from attrs import frozen
@@ -29,6 +29,8 @@ class FixedBatchSpout(ITridentSpout[list[int]]):
     Raises:
         TopologyError: a row has the wrong number of values or a value of the wrong type, or the size is not valid.
     """
+
+    gives_again: ClassVar[bool] = True
 
     def __init__(
         self, schema: str | StructType, max_batch_size: int, *rows: Sequence[Any], cycle: bool = False

@@ -212,6 +212,7 @@ class Fence:
         if tx.token == self.token:
             return Decision.SKIP
         if self.group_first is not None and self.group_first <= tx.txid < self.token.txid:
+            self._check_left_out(tx, where)
             return Decision.SKIP
         if tx.txid != self.token.txid:
             raise StateError(
@@ -227,6 +228,16 @@ class Fence:
                 attempt=tx.attempt,
             )
         return Decision.REDO
+
+    def _check_left_out(self, tx: SinkTransaction, where: str) -> None:
+        """Refuse to skip a transaction that is to be left out: only the last one can still be rolled back."""
+        if tx.parks is not None:
+            raise StateError(
+                f"{where} has it, and {self.token} after it, so it can't be left out any more; to fix this: let the "
+                f"topology commit transaction {tx.txid}",
+                topology=self.topology.name,
+                attempt=tx.attempt,
+            )
 
     def check_leader(self, tx: SinkTransaction, state: str) -> None:
         """Refuse ``tx`` if another leader has taken over from its leader.

@@ -27,6 +27,7 @@ class TridentBoltExecutor:
         branches: for each branch, the spouts that it reads.
         time: the transaction's, in milliseconds since 1970.
         edges: the edge that each spout reports when it has emitted.
+        parks: as in `BatchAnnounced`.
         emitting: the spouts that have not emitted yet.
         checkpointing: those of them whose batch is being read once, by its own job.
         waiting: the branches that wait for a job to share.
@@ -39,6 +40,7 @@ class TridentBoltExecutor:
     branches: Sequence[frozenset[str]]
     time: int
     edges: Mapping[str, int]
+    parks: int | None = None
     emitting: set[str] = field(init=False)
     checkpointing: set[str] = field(factory=set, init=False)
     waiting: set[int] = field(factory=set, init=False)
@@ -51,7 +53,7 @@ class TridentBoltExecutor:
     _handed_over: dict[int, Any] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.emitting = set(self.edges)
+        self.emitting = set() if self.parks is not None else set(self.edges)
 
     def take(self, emitted: Emitted) -> Iterator[int]:
         """Store a spout's batch; yield the branches whose inputs are complete now."""

@@ -17,7 +17,16 @@ from coordinators.protocol.protocol import StreamId
 from coordinators.record.record import CoordinatorRecord
 from coordinators.values.errors import our_bug
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
-from trident_py.engine.plane.instructions import Abort, Answer, CloseStates, CommitStep, Instruction, Post, Refuse
+from trident_py.engine.plane.instructions import (
+    Abort,
+    Answer,
+    CloseStates,
+    CommitStep,
+    InspectOutputs,
+    Instruction,
+    Post,
+    Refuse,
+)
 from trident_py.engine.plane.stimuli import ReadWanted
 from trident_py.engine.plane.work import CommitMember, TopologyShape
 from trident_py.participants.capabilities import Capabilities
@@ -131,12 +140,12 @@ class CommitLane:
     outputs: tuple[CommitOutput, ...]
     partial_commit_txid: int = 0
     committed_txid: int = 0
-    _queue: deque[CommitGroup | Abort | ReadWanted | CloseStates] = field(factory=deque, init=False)
-    _current: CommitGroup | Abort | Answer | CloseStates | None = field(default=None, init=False)
+    _queue: deque[CommitGroup | Abort | InspectOutputs | ReadWanted | CloseStates] = field(factory=deque, init=False)
+    _current: CommitGroup | Abort | InspectOutputs | Answer | CloseStates | None = field(default=None, init=False)
     _postponed: list[ReadWanted] = field(factory=list, init=False)  # until no transaction is partially committed
     _is_closing: bool = field(default=False, init=False)
 
-    def add(self, item: CommitGroup | Abort | ReadWanted | CloseStates) -> Iterator[Instruction]:
+    def add(self, item: CommitGroup | Abort | InspectOutputs | ReadWanted | CloseStates) -> Iterator[Instruction]:
         """Enqueue ``item``, and start it if the lane is free."""
         if self._is_closing and isinstance(item, ReadWanted):
             yield Refuse(item.read)
@@ -174,8 +183,8 @@ class CommitLane:
                 self._queue.appendleft(Abort(executor.attempt, executor.time, branch, receipt))
         yield from self._next()
 
-    def ended(self, kind: type[Abort | Answer | CloseStates]) -> Iterator[Instruction]:
-        """Mark the running abort, read or close as finished."""
+    def ended(self, kind: type[Abort | InspectOutputs | Answer | CloseStates]) -> Iterator[Instruction]:
+        """Mark the running abort, inspection, read or close as finished."""
         assert isinstance(self._current, kind), our_bug(f"{kind.__name__} ended, and {self._current} is done")
         self._current = None
         yield from self._next()
@@ -224,7 +233,7 @@ class CommitLane:
                 case ReadWanted(read):
                     self._current = Answer(read, self.committed_txid)
                     yield self._current
-                case (Abort() | CloseStates()) as item:
+                case (Abort() | InspectOutputs() | CloseStates()) as item:
                     self._current = item
                     yield item
 
@@ -248,6 +257,7 @@ class CommitLane:
                 member.executor.number,
                 member.executor.time,
                 {branch: member.executor.hand_over(branch) for branch in output.branches},
+                member.executor.parks,
             )
             for member in group.members
         ]

@@ -77,6 +77,14 @@ class Abort:
 
 
 @frozen
+class InspectOutputs:
+    """Ask every output whether it can leave a transaction out; the attributes are those of `OutputsWanted`."""
+
+    attempt: TransactionAttempt
+    may_have_begun: bool
+
+
+@frozen
 class Answer:
     """Run a read that was requested.
 
@@ -144,6 +152,7 @@ Instruction = (
     | CancelEmit
     | CommitStep
     | Abort
+    | InspectOutputs
     | Answer
     | Refuse
     | DeliverSuccess

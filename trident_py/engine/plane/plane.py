@@ -11,6 +11,9 @@ attempts (`JobBatcher`). The job's prepared work, the receipt, is kept until the
 All work that uses states and sinks is done one item after the other (`CommitLane`). A failure is reported to the
 driver, which cancels the attempt and every later one. Work that a cancelled attempt has prepared, or still prepares, is
 discarded.
+
+No spout emits and no branch runs for an attempt that only leaves its transaction out. Before that is decided, the
+outputs are asked whether they can, as an item of the same lane: so after every commit that may still change them.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from itertools import accumulate, chain
 
 from attrs import Factory, define, evolve, field, frozen
 
-from coordinators.protocol.messages import Acked, Broken, Diagnosis, Failed, SuccessDelivered
+from coordinators.protocol.messages import Acked, Broken, Diagnosis, Failed, OutputsAnswered, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
 from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
@@ -39,6 +42,7 @@ from trident_py.engine.plane.instructions import (
     CloseStates,
     DeliverSuccess,
     Emit,
+    InspectOutputs,
     Instruction,
     KeepLeading,
     Post,
@@ -57,6 +61,8 @@ from trident_py.engine.plane.stimuli import (
     EndForced,
     JobDone,
     JobFailed,
+    OutputsInspected,
+    OutputsWanted,
     PatienceEnded,
     ReadDone,
     ReadWanted,
@@ -227,7 +233,9 @@ class DataPlane:
                 yield Post(Broken(cause))
             case ReadWanted():
                 yield from self._lane.add(stimulus)
-            case StepCommitted() | StepFailed() | Aborted() | ReadDone() | StatesClosed():
+            case OutputsWanted(attempt, may_have_begun):
+                yield from self._lane.add(InspectOutputs(attempt, may_have_begun))
+            case StepCommitted() | StepFailed() | Aborted() | OutputsInspected() | ReadDone() | StatesClosed():
                 yield from self._end_of_use(stimulus)
             case TakenOver(torn, together):
                 outputs, committed = outputs_of(self.shape, together), stimulus.committed_txid
@@ -238,7 +246,7 @@ class DataPlane:
                 raise TypeError(f"not a stimulus of the data plane: {stimulus!r}")
 
     def _end_of_use(
-        self, stimulus: StepCommitted | StepFailed | Aborted | ReadDone | StatesClosed
+        self, stimulus: StepCommitted | StepFailed | Aborted | OutputsInspected | ReadDone | StatesClosed
     ) -> Iterator[Instruction]:
         match stimulus:
             case StepCommitted(counts):
@@ -249,6 +257,9 @@ class DataPlane:
                 yield from self._lane.step_failed(why)
             case Aborted():
                 yield from self._lane.ended(Abort)
+            case OutputsInspected(txid, refusal):
+                yield Post(OutputsAnswered(txid, refusal))
+                yield from self._lane.ended(InspectOutputs)
             case ReadDone():
                 yield from self._lane.ended(Answer)
             case StatesClosed():
@@ -266,9 +277,16 @@ class DataPlane:
     def _announce(self, batch: BatchAnnounced) -> Iterator[Instruction]:
         edges = dict(zip([spout.name for spout in self.shape.spouts], batch.edges, strict=True))
         branches = [branch.spouts for branch in self.shape.branches]
-        self._executors[batch.attempt] = TridentBoltExecutor(batch.attempt, batch.number, branches, batch.time, edges)
+        executor = TridentBoltExecutor(batch.attempt, batch.number, branches, batch.time, edges, batch.parks)
+        self._executors[batch.attempt] = executor
+        if batch.parks is not None:
+            for branch in range(len(branches)):
+                executor.prepare(branch, None)
+            yield from (Post(Acked(batch.attempt, StreamId.BATCH, edge)) for edge in batch.edges)
+            return
         for spout in edges:
-            yield Emit(batch.attempt, batch.number, spout, batch.metadata.get(spout))
+            number = batch.number if spout in batch.metadata else None  # a spout may be newer than what is released
+            yield Emit(batch.attempt, number, spout, batch.metadata.get(spout))
 
     def _take_emission(self, stimulus: Emitted | EmitFailed | CheckpointBegun) -> Iterator[Instruction]:
         executor, spout = self._executors[stimulus.attempt], stimulus.spout

@@ -37,6 +37,7 @@ class BatchAnnounced:
 
     Attributes:
         number: of the transaction, for spouts; None: it is empty, and spouts are not called.
+        parks: the first attempt id from which on the transaction is left out: no branch runs; None: it isn't.
     """
 
     attempt: TransactionAttempt
@@ -44,6 +45,7 @@ class BatchAnnounced:
     metadata: Mapping[str, Json]
     time: int
     edges: Sequence[int]
+    parks: int | None = None
 
 
 @frozen
@@ -51,6 +53,17 @@ class CommitAnnounced:
     """``$commit`` for a group of consecutive attempts; the values are the edges of each, by output."""
 
     group: Mapping[TransactionAttempt, Sequence[int]]
+
+
+@frozen
+class OutputsWanted:
+    """The driver asks whether every output can leave the transaction of ``attempt`` out, its next attempt.
+
+    ``may_have_begun``: whether a commit of the transaction may have begun.
+    """
+
+    attempt: TransactionAttempt
+    may_have_begun: bool
 
 
 @frozen
@@ -163,6 +176,14 @@ class Aborted:
 
 
 @frozen
+class OutputsInspected:
+    """The outputs were asked; ``refusal`` says which can't leave ``txid`` out, and why; empty: all can."""
+
+    txid: int
+    refusal: str
+
+
+@frozen
 class ReadWanted:
     """A reader wants to read the states.
 
@@ -213,6 +234,7 @@ Stimulus = (
     TakenOver
     | BatchAnnounced
     | CommitAnnounced
+    | OutputsWanted
     | SuccessAnnounced
     | AttemptCancelled
     | Closing
@@ -226,6 +248,7 @@ Stimulus = (
     | StepCommitted
     | StepFailed
     | Aborted
+    | OutputsInspected
     | ReadWanted
     | ReadDone
     | StatesClosed

@@ -118,9 +118,11 @@ class CommitMember:
     Attributes:
         number: as in `BatchAnnounced`.
         receipts: the work that the output of each branch has prepared; none for a committer spout.
+        parks: as in `BatchAnnounced`.
     """
 
     attempt: TransactionAttempt
     number: int | None
     time: int
     receipts: Mapping[int, Any] = field(factory=dict)
+    parks: int | None = None

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from attrs import define, evolve, field
 
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.error_text import quoted
+from coordinators.values.error_text import error_text, quoted
 from trident_py.engine.plane.emitted import CommitCounts
-from trident_py.engine.plane.instructions import Abort, CommitStep
-from trident_py.engine.plane.stimuli import Aborted, StatesClosed, StepCommitted, StepFailed
+from trident_py.engine.plane.instructions import Abort, CommitStep, InspectOutputs
+from trident_py.engine.plane.stimuli import Aborted, OutputsInspected, StatesClosed, StepCommitted, StepFailed
 from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
-from trident_py.errors import CoordinationLost, StoreBusyException
+from trident_py.errors import CoordinationLost, FencedError, StoreBusyException, TridentError
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.participants.participant import Participant, SharedTransactions
+from trident_py.participants.participant import Participant, SharedTransactions, everything
 from trident_py.spark.failures import Diagnose, Place
 from trident_py.worker.counters import CountScope, count_scope, summed, working_for
 
@@ -70,16 +70,39 @@ class Commits:
                 working_for(member.attempt)
                 self.spouts[step.spout].commit(member.attempt, member.number)
 
+    def inspect(self, inspection: InspectOutputs) -> OutputsInspected:
+        """Ask each output whether it can commit an attempt as an empty one, so that its transaction is left out."""
+        attempt = inspection.attempt
+        tx = evolve(self.transaction(attempt, 0), parks=attempt.attempt_id)
+        with self.thread.doing(f"the outputs are asked whether they can leave transaction {attempt.txid} out"):
+            for participant in everything(self.participants):
+                try:
+                    participant.ensure_parkable(tx, may_have_begun=inspection.may_have_begun)
+                except FencedError:
+                    raise
+                except Exception as error:
+                    log.debug("%s can't be parked", attempt, exc_info=quoted(error))
+                    said = str(error) if isinstance(error, TridentError) else error_text(error)
+                    return OutputsInspected(attempt.txid, f"{participant.name!r}: {said}")
+        return OutputsInspected(attempt.txid, "")
+
     def _committing(self, step: CommitStep) -> Iterator[str]:
         """Commit; yield the name of each output before it commits, and finally the names of all, before COMMIT."""
         group = [
-            (evolve(self.transaction(member.attempt, member.time), group_first=step.group_first), member.receipts)
+            (
+                evolve(self.transaction(member.attempt, member.time), group_first=step.group_first, parks=member.parks),
+                member.receipts,
+            )
             for member in step.members
         ]
-        with self.transactions.committing(step.branches, group[-1][0]):
+        (last, _), is_parked = group[-1], step.members[-1].parks is not None
+        with self.transactions.committing(step.branches, last):
             for branch in step.branches:
                 yield self.participants[branch].name
-                self.participants[branch].commit_group([(tx, receipts[branch]) for tx, receipts in group])
+                if is_parked:
+                    self.participants[branch].park(last)
+                else:
+                    self.participants[branch].commit_group([(tx, receipts[branch]) for tx, receipts in group])
             yield " and ".join(self.participants[branch].name for branch in step.branches)
 
     def ensure_leading_now(self) -> None:

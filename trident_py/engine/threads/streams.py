@@ -25,6 +25,7 @@ from trident_py.engine.plane.stimuli import (
     Closing,
     CommitAnnounced,
     EndForced,
+    OutputsWanted,
     PatienceEnded,
     Stimulus,
     SuccessAnnounced,
@@ -80,8 +81,12 @@ class TopologyStreams:
         metadata: Mapping[str, Json],
         time: int,
         edges: Sequence[int],
+        parks: int | None = None,
     ) -> None:
-        self._announce(BatchAnnounced(attempt, number, metadata, time, edges))
+        self._announce(BatchAnnounced(attempt, number, metadata, time, edges, parks))
+
+    def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
+        self._announce(OutputsWanted(attempt, may_have_begun))
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         self._announce(CommitAnnounced(group))

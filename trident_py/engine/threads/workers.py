@@ -32,6 +32,7 @@ from trident_py.engine.plane.instructions import (
     CommitStep,
     DeliverSuccess,
     Emit,
+    InspectOutputs,
     Instruction,
     Refuse,
     RunJob,
@@ -344,6 +345,8 @@ class Workers:
                 return f"{outputs} commits {shown_attempts([member.attempt for member in instruction.members])}"
             case Abort():
                 return f"{self._output(instruction.branch)} discards its work for {instruction.attempt}"
+            case InspectOutputs():
+                return f"the outputs are asked whether they can leave {instruction.attempt} out"
             case Answer():
                 return "a request or a query asks the states, and commits wait for it"
         return "states and sinks are closed"
@@ -410,6 +413,8 @@ class Workers:
                 self._commit(instruction)
             case Abort():
                 self._report(self.commits.abort(instruction))
+            case InspectOutputs():
+                self._report(self.commits.inspect(instruction))
             case Answer(Read() as read, txid):
                 self.reads.answer(read, txid, self.commits.ensure_leading_now)
                 self._report(ReadDone())

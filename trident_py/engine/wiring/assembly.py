@@ -6,7 +6,7 @@ for the data plane, checks states against the record, and derives the settings o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pyspark.sql.types import StructType
 
@@ -20,7 +20,7 @@ from trident_py.graph.graph import Graph
 from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
 from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.spouts import Replay
+from trident_py.interfaces.spouts import ICommitterTridentSpout, Replay
 from trident_py.interfaces.states import State
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Leaf, Participant, everything
@@ -180,7 +180,38 @@ def settings_of(
         backoff_max=config.retry.backoff_max,
         source_patience=config.source_patience,
         store_patience=config.store_patience,
+        not_parkable=_not_parkable(plan),
+        parks_poison=config.on_poison == "park",
+        windows=frozenset(_with_windows(plan, participants)),
+        park_max=config.park_max,
     )
+
+
+def _not_parkable(plan: Plan) -> str:
+    """Return why no transaction of ``plan`` can be parked: its batch could not be given again; empty: it could."""
+    for each in plan.spouts:
+        spout, name = each.spout, f"spout {each.tx_id!r}"
+        if isinstance(spout, ICommitterTridentSpout):
+            return f"{name} takes part in commits, and can't leave a batch out"
+        if spout.replay is not Replay.EXACT:
+            return f"{name} may give other rows later: only batches of spouts with Replay.EXACT can be parked"
+        if isinstance(spout, PartitionedSpoutAdapter):
+            return f"{name} finds out by emitting what a batch is, so it can't be given again later"
+        if not spout.gives_again:
+            return (
+                f"{name} doesn't say that it gives a batch again after its success; if it does, set gives_again = True "
+                f"in its class"
+            )
+    return ""
+
+
+def _with_windows(plan: Plan, participants: Sequence[Participant]) -> Iterator[str]:
+    """Yield the names of windows, and of outputs with a window behind their new values."""
+    outputs = [output for node in plan.graph.nodes if (output := output_of(node))]
+    windows = {output.name for output in outputs if output.kind == "window"}
+    for participant in everything(participants):
+        if any(each.name in windows for each in everything([participant])):
+            yield participant.name
 
 
 def _take_groups(participants: Sequence[Participant]) -> bool:

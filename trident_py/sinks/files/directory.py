@@ -93,11 +93,12 @@ class TransactionDirectory:
 
     Attributes:
         path: the directory for readers.
+        last: the token of the last commit, as far as known.
     """
 
     path: Path
     _staging: Path = field(init=False)
-    _last_txid: int = field(init=False, default=0)
+    last: CommitToken | None = field(init=False, default=None)
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """Take over: rename the staging directories of older leaders; return the token of the last commit.
@@ -114,7 +115,7 @@ class TransactionDirectory:
         self._fence(topology, epoch)
         last = self._last_commit(topology, epoch)
         sync(self.path)  # a leader may have died between its rename and this
-        self._last_txid = last.txid if last else 0
+        self.last = last
         self._remove_what_is_swept(epoch)
         return last
 
@@ -198,13 +199,19 @@ class TransactionDirectory:
             FencedError: a newer leader has taken over.
             SinkError: another writer has written this transaction.
         """
-        if tx.txid > self._last_txid:
-            self._publish(tx, staged)
+        if self.last is None or tx.txid > self.last.txid:
+            self.last = self._publish(tx, staged)
             sync(self.path)
-            self._last_txid = tx.txid
+        tx.ensure_parkable(self.last)
         _remove(staged)
 
-    def _publish(self, tx: SinkTransaction, staged: Path) -> None:
+    def here(self, txid: int) -> CommitToken | None:
+        """Return the token of the last commit, after a look for ``txid``: the answer to its commit may be lost."""
+        target = self.path / f"{TXID}={txid}"
+        return token_of(target).commit if target.exists() else self.last
+
+    def _publish(self, tx: SinkTransaction, staged: Path) -> CommitToken:
+        """Rename the directory; return the token of the attempt that is visible now."""
         target = self.path / f"{TXID}={tx.txid}"
         try:
             staged.rename(target)
@@ -219,6 +226,8 @@ class TransactionDirectory:
             if token.commit.epoch > tx.epoch:
                 newer = f"a leader of epoch {token.commit.epoch}"
                 raise _fenced(self.path, f"attempt {tx.attempt}, epoch {tx.epoch}", newer) from error
+            return token.commit
+        return tx.token
 
     def abort(self, tx: SinkTransaction) -> None:
         """Remove the staged files of an attempt, if there are any."""

@@ -121,6 +121,10 @@ class FileSink(TransactionalSink[Path]):
         """Rename the staged directory to ``path/txid=<n>``, unless that exists."""
         self._directory.commit(tx, receipt)
 
+    def can_park(self, tx: SinkTransaction) -> bool:
+        """Return whether the directory has no transaction from ``tx.txid`` on."""
+        return tx.leaves_nothing(self._directory.here(tx.txid))
+
     def abort(self, tx: SinkTransaction, receipt: Path | None) -> None:
         self._directory.abort(tx)
 

@@ -101,6 +101,10 @@ class KafkaSink(RowsSink[StagedRows]):
         self._transactions.commit(tx, receipt)
         receipt.discard()
 
+    def can_park(self, tx: SinkTransaction) -> bool:
+        """Return whether the topic has no row of ``tx.txid`` and later ones: records can't be taken back."""
+        return tx.leaves_nothing(self._transactions.last())
+
     def abort(self, tx: SinkTransaction, receipt: StagedRows | None) -> None:
         """Discard the rows."""
         if receipt is not None:

@@ -128,6 +128,7 @@ class KafkaTransactions:
             raise SinkError("the sink has no leader; call recover() first")
 
         def send(producer: kafka.Producer) -> None:
+            tx.ensure_parkable(leading.token.commit)
             if tx.txid > leading.token.txid:
                 self._transact(leading, producer, evolve(leading.token, commit=tx.token), staged.batches())
 
@@ -144,6 +145,17 @@ class KafkaTransactions:
                     f"batch is committed; to fix this: correct such rows, or leave them out, before the KafkaSink, or "
                     f"change the topic's settings"
                 ) from refused.__cause__
+
+    def last(self) -> CommitToken | None:
+        """Return the token of the last commit; a commit whose answer was lost is settled first.
+
+        Raises:
+            FencedError, SinkError, StoreBusyException: as for `recover`.
+        """
+        if self._leading is None:
+            raise SinkError("the sink has no leader; call recover() first")
+        self._as_leader(self._leading, lambda _: None)
+        return self._leading.token.commit
 
     def close(self) -> None:
         """Close the producer without waiting for an unavailable cluster; the next commit needs a `recover` before."""

@@ -121,6 +121,11 @@ class SQLSink(RowsSink["Prepared"], TableSink):
         with _as_sink():
             self._writer.commit(tx, receipt)
 
+    def can_park(self, tx: SinkTransaction) -> bool:
+        """Return whether no row of ``tx.txid`` stays: those of a replayed transaction can be replaced, others not."""
+        with _as_sink():
+            return tx.leaves_nothing(self._writer.last(tx), undoes=tx.replaces)
+
     def abort(self, tx: SinkTransaction, receipt: Prepared | None) -> None:
         """Drop the staging table."""
         if self._open is not None and (receipt is None or receipt.staged):

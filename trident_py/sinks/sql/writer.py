@@ -172,6 +172,7 @@ class RowsWriter(FencedTable):
                 connection = self.commit_link.begin()
                 fence = self.locked_header(connection, tx).fence
                 fence.check_leader(tx, self._name)
+                tx.ensure_parkable(fence.token, undoes=tx.replaces)
                 if fence.token is None or tx.txid > fence.token.txid or (tx.replaces and tx.token > fence.token):
                     table = self._as_it_is(connection, tx, table, prepared)
                     self._write(connection, tx, table, prepared)
@@ -183,6 +184,12 @@ class RowsWriter(FencedTable):
             self.commit_link.rollback()
         if prepared.staged:
             self.discard(tx)
+
+    def last(self, tx: SinkTransaction) -> CommitToken | None:
+        """Return the token of the last commit, read under the lock of a commit."""
+        self._check_recovered()
+        with self.explained(tx), self.commit_link.transaction() as connection:
+            return self.locked_header(connection, tx).fence.token
 
     def _write(self, connection: Connection, tx: SinkTransaction, table: RowsTable, prepared: Prepared) -> None:
         if prepared.staged:

@@ -64,6 +64,7 @@ class Replacement:
 NOTHING = Replacement()
 
 
+# large: the whole protocol of a table, from the fence to the commit
 @define(eq=False)
 class TableTransactions(ABC, Generic[T]):
     """Commits a topology's transactions to a table.
@@ -228,6 +229,7 @@ class TableTransactions(ABC, Generic[T]):
         table.look()
         found = self._checked(table.token(leading.topology.uuid))
         token = evolve(found, commit=tx.token, content=signed(content_of(staged)))
+        tx.ensure_parkable(found.commit, undoes=self._undoes(tx))
         if tx.txid < found.txid or found.commit == tx.token:
             return
         self.check(table)  # it was perhaps changed since rows were written for it; its commit is by this very look
@@ -241,6 +243,18 @@ class TableTransactions(ABC, Generic[T]):
             before = self.replaced(table, found, tx.txid) if again and not self.merges else NOTHING
             self.add(table, token, [*before.added, *staged], before.removed)
         leading.token = token
+
+    def _undoes(self, tx: SinkTransaction) -> bool:
+        return tx.replaces or not self.merges
+
+    def can_park(self, tx: SinkTransaction) -> bool:
+        """Return whether no row of ``tx.txid`` stays: files of its last attempt can be removed, merged rows can't."""
+        table, leading = self._table, self._leading
+        if table is None:
+            return True
+        table.look()
+        found = self._checked(table.token(leading.topology.uuid))
+        return tx.leaves_nothing(found.commit, undoes=self._undoes(tx))
 
     def _has(self, tx: SinkTransaction) -> bool:
         """Return whether the table, opened again, has this attempt as its last commit."""
@@ -329,6 +343,9 @@ class FormatSink(TransactionalSink["list[StagedFile]"]):
     def commit(self, tx: SinkTransaction, receipt: list[StagedFile]) -> None:
         """Add the files to the table, with the token, in one commit."""
         self._transactions.commit(tx, receipt)
+
+    def can_park(self, tx: SinkTransaction) -> bool:
+        return self._transactions.can_park(tx)
 
     def abort(self, tx: SinkTransaction, receipt: list[StagedFile] | None) -> None:
         """Remove the files."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import Factory, define, field
 
@@ -45,6 +45,8 @@ class DeltaSpout(ITridentSpout[Range]):
         TopologyError: there is no such table, or an argument can't work.
         ConfigError: ``deltalake`` is not installed.
     """
+
+    gives_again: ClassVar[bool] = True
 
     def __init__(
         self,

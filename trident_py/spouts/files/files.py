@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.batch_coordinator import Correction, CursorCoordinator
@@ -71,6 +72,8 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
     Raises:
         TopologyError: an argument can't work.
     """
+
+    gives_again: ClassVar[bool] = True
 
     output_schema = "value string, path string, position bigint"
 

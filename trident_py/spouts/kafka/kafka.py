@@ -69,6 +69,8 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         ConfigError: confluent-kafka, or fastavro for Avro, is not installed.
     """
 
+    gives_again: ClassVar[bool] = True
+
     in_order: ClassVar[bool] = False  # but those of a partition
 
     def __init__(

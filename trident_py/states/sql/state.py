@@ -34,6 +34,7 @@ CHUNK_ROWS = 1_000  # the rows that user code combines between two statements
 class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value; a header row holds fence and last token."""
 
+    can_tell_rolled_back = True
     around_refusals = staticmethod(ending_at_refusals)
 
     def __init__(self, database: Database, table: Table, ttl: int | None = None) -> None:

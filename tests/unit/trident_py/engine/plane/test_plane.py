@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import define, field, frozen
 
-from coordinators.protocol.messages import Acked, Diagnosis, Failed, FailureKind, SuccessDelivered
+from coordinators.protocol.messages import Acked, Diagnosis, Failed, FailureKind, OutputsAnswered, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
@@ -27,6 +27,7 @@ from trident_py.engine.plane.instructions import (
     CommitStep,
     DeliverSuccess,
     Emit,
+    InspectOutputs,
     Instruction,
     KeepLeading,
     Post,
@@ -45,6 +46,8 @@ from trident_py.engine.plane.stimuli import (
     EndForced,
     JobDone,
     JobFailed,
+    OutputsInspected,
+    OutputsWanted,
     PatienceEnded,
     ReadDone,
     ReadWanted,
@@ -171,7 +174,8 @@ class Small:
         number = self.tried.get(txid, -1) + 1
         attempt = TransactionAttempt(txid, number)
         self.tried[txid], self.live[txid], self.processed[attempt] = number, attempt, 0
-        self.tell(BatchAnnounced(attempt, self.number(txid), {}, 0, [1] * len(self.scope.shape.spouts)))
+        spouts = [spout.name for spout in self.scope.shape.spouts]
+        self.tell(BatchAnnounced(attempt, self.number(txid), dict.fromkeys(spouts), 0, [1] * len(spouts)))
 
     def number(self, txid: int) -> int | None:
         """Any that is not the txid, so that they are told apart."""
@@ -981,3 +985,50 @@ def test_the_page_of_rules_lists_each_of_them() -> None:
     for mutant, scope in MUTANTS:
         what = (mutant.__doc__ or "").rstrip(".")
         assert f"| {what[0].lower()}{what[1:]} | {scope} |" in page
+
+
+# --- transactions that are left out -----------------------------------------------------------------------------------
+
+ONE = TopologyShape(
+    spouts=(SpoutShape(name="lines"), SpoutShape(name="newer")),
+    branches=(BranchShape(name="a", spouts=frozenset({"lines"})), BranchShape(name="b", spouts=frozenset({"lines"}))),
+)
+
+
+def acked(instructions: Sequence[Instruction], stream: StreamId) -> list[int]:
+    posted = [each.message for each in instructions if isinstance(each, Post)]
+    return [each.took for each in posted if isinstance(each, Acked) and each.stream is stream]
+
+
+def test_an_attempt_that_leaves_its_transaction_out_emits_nothing_and_commits_without_rows() -> None:
+    plane, attempt = DataPlane(shape=ONE), TransactionAttempt(5, 3)
+    said = plane.handle(BatchAnnounced(attempt, None, {}, 7, [11, 12], parks=2))
+    assert acked(said, StreamId.BATCH) == [11, 12]
+    assert [type(each) for each in said] == [Post, Post]
+    (step,) = plane.handle(CommitAnnounced({attempt: [21, 22]}))
+    assert isinstance(step, CommitStep)
+    assert [(each.attempt, each.parks, each.receipts) for each in step.members] == [(attempt, 2, {0: None})]
+    *told, step = plane.handle(StepCommitted())
+    assert acked(told, StreamId.COMMIT) == [21]
+    assert acked(plane.handle(StepCommitted()), StreamId.COMMIT) == [22]
+
+
+def test_outputs_are_asked_after_the_commit_that_may_still_change_them() -> None:
+    plane, attempt, later = DataPlane(shape=ONE), TransactionAttempt(5, 3), TransactionAttempt(5, 4)
+    plane.handle(BatchAnnounced(attempt, None, {}, 7, [11, 12], parks=2))
+    plane.handle(CommitAnnounced({attempt: [21, 22]}))
+    plane.handle(AttemptCancelled(attempt))
+    assert plane.handle(OutputsWanted(later, may_have_begun=True)) == []
+    said = list(plane.handle(StepFailed(WHY)))
+    while not any(isinstance(each, InspectOutputs) for each in said):
+        assert any(isinstance(each, Abort) for each in said)
+        said = list(plane.handle(Aborted()))
+    assert plane.handle(OutputsInspected(5, "a has it")) == [Post(OutputsAnswered(5, "a has it"))]
+
+
+def test_a_spout_that_is_newer_than_a_released_batch_has_no_part_in_it() -> None:
+    said = DataPlane(shape=ONE).handle(BatchAnnounced(TransactionAttempt(9, 0), 4, {"lines": [1]}, 7, [11, 12]))
+    assert said == [
+        Emit(TransactionAttempt(9, 0), 4, "lines", [1]),
+        Emit(TransactionAttempt(9, 0), None, "newer", None),
+    ]
