@@ -173,8 +173,8 @@ FLOORS = """
     cli testing conformance
     topology
     runtime web
-    wishing
-    query coordination
+    query
+    wishing coordination
     history telemetry
     engine.wiring
     engine.threads engine.spark engine.rows engine.monitoring

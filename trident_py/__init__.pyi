@@ -1,10 +1,13 @@
 from coordinators.backends.coordination import Coordination as Coordination
 from coordinators.backends.zookeeper.access import ZooKeeperTLS as ZooKeeperTLS
+from coordinators.record.parking import Parked as Parked
+from coordinators.record.wishes import Outcome as Outcome
 from coordinators.status.listener import CommittedEvent as CommittedEvent
 from coordinators.status.listener import EmittedEvent as EmittedEvent
 from coordinators.status.listener import EndedEvent as EndedEvent
 from coordinators.status.listener import FailedEvent as FailedEvent
 from coordinators.status.listener import LeadingEvent as LeadingEvent
+from coordinators.status.listener import ParkedEvent as ParkedEvent
 from coordinators.status.listener import ProcessedEvent as ProcessedEvent
 from coordinators.status.listener import StandstillEvent as StandstillEvent
 from coordinators.status.listener import SucceededEvent as SucceededEvent

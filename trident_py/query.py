@@ -8,28 +8,36 @@ import time
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
 from attrs import define, evolve, field
 
 from coordinators.backends.coordination import Coordination
 from coordinators.driver.loop import DriverLoop
 from coordinators.protocol.messages import IdleWanted, PauseRequested, ResumeRequested
-from coordinators.record.wishes import Hold
+from coordinators.record.parking import Parked
+from coordinators.record.wishes import Action, Hold, Outcome, Wish
 from coordinators.status.candidate import Candidate, Leader
 from coordinators.status.status import TopologyStatus, TransactionStatus
+from coordinators.values.error_text import counted
 from coordinators.values.errors import located
 from coordinators.values.log_fields import logging_about
 from trident_py.engine.monitoring.listeners import Listeners, TransactionProgress
 from trident_py.engine.ports.requests import RequestAnswer, Requests
 from trident_py.errors import FencedError, TridentError
+from trident_py.wishing import carried_out
 
 log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 30.0
+"""How long to wait for the outcome of a wish, unless told otherwise."""
 
 EXIT_SECONDS = 10.0
 """Seconds for all running topologies to end when the program ends; after that, the process ends without waiting for
 them."""
 
 
+# large: one short method for each thing that a user may ask of a running topology
 @define(eq=False, repr=False)
 class TridentQuery:
     """A running topology; made by ``TridentTopology.start``.
@@ -140,6 +148,53 @@ class TridentQuery:
                     *(self.name, hold, self.name),
                 )
         return hold is not Hold.NOTHING
+
+    # --- mending ------------------------------------------------------------------------------------------------------
+
+    def parked(self) -> tuple[Parked, ...]:
+        """Return the transactions that are left out until they are released, lowest first."""
+        return self._loop.status.parked
+
+    def park(self, txid: int, reason: str = "", *, timeout: float = ANSWER_SECONDS) -> Outcome:
+        """Leave ``txid`` out, which was begun and is not committed; return once that is decided.
+
+        It is decided when all transactions before ``txid`` are committed. From then on its rows count nowhere, until
+        they are released.
+
+        Raises:
+            TridentError: it can't be parked; the message says why.
+            TimeoutError: it was not decided within ``timeout`` seconds; it still may be.
+        """
+        return self._wished(Action.PARK, (txid,), reason, timeout)
+
+    def release(self, *txids: int, timeout: float = ANSWER_SECONDS) -> Outcome:
+        """Process these parked transactions, or all of them without ids: each as a new transaction.
+
+        Raises:
+            TridentError, TimeoutError: as for `park`.
+        """
+        return self._wished(Action.RELEASE, txids, "", timeout)
+
+    def skip(self, *txids: int, reason: str = "", timeout: float = ANSWER_SECONDS) -> Outcome:
+        """Take these parked transactions off the list: their rows never count.
+
+        Raises:
+            TridentError, TimeoutError: as for `park`.
+        """
+        return self._wished(Action.SKIP, txids, reason, timeout)
+
+    def retry(self, txid: int | None = None, *, timeout: float = ANSWER_SECONDS) -> Outcome:
+        """Try ``txid``, by default the lowest transaction, without waiting any longer, and count its failures from 0.
+
+        Raises:
+            TridentError, TimeoutError: as for `park`.
+        """
+        return self._wished(Action.RETRY, () if txid is None else (txid,), "", timeout)
+
+    def _wished(self, action: Action, txids: tuple[int, ...], reason: str, timeout: float) -> Outcome:
+        wish = Wish(uuid4().hex, action, reason=reason, txids=txids, by="the program")
+        with located(topology=self.name):
+            return carried_out(wish, self.name, self.coordination, timeout)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -257,11 +312,6 @@ class TridentQuery:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop(drain=error is None)
-
-
-def counted(number: int, what: str) -> str:
-    """Format a number of things for people, such as ``1 row`` or ``2,000 rows``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def clock(moment: float) -> str:

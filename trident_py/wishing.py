@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from coordinators.backends.coordination import Coordination
 from coordinators.record.wishes import Action, Hold, Outcome, Rate, Standing, Wish
 from coordinators.status.description import TopologyDescription
 from coordinators.status.status import TopologyStatus
-from trident_py.query import counted
+from coordinators.values.error_text import counted
+from coordinators.values.errors import TridentError
 
 LOOK_AGAIN_SECONDS = 0.2
+
+ABOUT_TRANSACTIONS = (Action.PARK, Action.RELEASE, Action.SKIP, Action.RETRY)
+"""The wishes that name transactions, which have other ids after a reset."""
 
 
 @frozen
@@ -62,7 +67,7 @@ class WishAnswer:
         if self.wish.action is Action.DRAIN and (self.standing.hold is Hold.DRAINING or self.outcome is None):
             return False
         waits = not self.is_forgotten and self.description.leader is None
-        return waits if self.outcome is None else self.outcome.action is not None
+        return waits if self.outcome is None else self.outcome.action is not None and not self.outcome.refused
 
     def facts(self) -> dict[str, Any]:
         """Return the answer as JSON: the wish, whether it was carried out or waits, what is in effect, the leader."""
@@ -71,7 +76,8 @@ class WishAnswer:
             "topology": self.description.identity.name,
             "wish": self.wish.id,
             "action": self.wish.action,
-            "carried_out": self.outcome is not None and self.outcome.action is not None,
+            "carried_out": self.outcome is not None and self.outcome.action is not None and not self.outcome.refused,
+            "refused": self.outcome.refused if self.outcome else "",
             "waits": self.wish in self.description.wishes,
             "standing": self.standing.to_json(),
             "under_way": self.under_way,
@@ -92,6 +98,8 @@ class WishAnswer:
             return f"{leader} leads {topology}, and {waited}"
         if self.outcome.action is None:
             return f"{topology} is led by a release that doesn't know this wish; nothing was changed"
+        if self.outcome.refused:
+            return f"{topology}: {self.outcome.refused}; nothing was changed"
         return f"{topology} {self._done(name)}"
 
     def _done(self, name: str) -> str:
@@ -106,17 +114,57 @@ class WishAnswer:
                 return f"is drained, and paused{lifted}"
             case Action.RATE:
                 return f"{limits(self.standing.rate)}{lifted}"
+            case Action.PARK | Action.RELEASE | Action.SKIP | Action.RETRY:
+                return self._mended(name)
         return "continues, without limits"
 
+    def _mended(self, name: str) -> str:
+        these = these_transactions(self.wish.txids)
+        match self.wish.action:
+            case Action.PARK:
+                (txid,) = self.wish.txids
+                return f"parks {these}: its rows count nowhere; `trident tx {name} release {txid}` counts them once"
+            case Action.RELEASE:
+                return f"processes {these or 'all parked transactions'} again, each as a new transaction"
+            case Action.SKIP:
+                return f"skips {these}: the rows never count"
+        return f"tries {these or 'the lowest transaction'} at once"
 
-def answer_to(wish: Wish, topology: str, coordination: Coordination, seconds: float) -> WishAnswer:
+
+def these_transactions(txids: Sequence[int]) -> str:
+    """Format transactions for messages; without transactions the text is empty."""
+    return f"transaction{'s' if len(txids) > 1 else ''} {', '.join(map(str, txids))}" if txids else ""
+
+
+def carried_out(wish: Wish, topology: str, coordination: Coordination, seconds: float) -> Outcome:
+    """Store ``wish``, and return its outcome once it is carried out.
+
+    Raises:
+        TridentError: it was refused, or deleted.
+        TimeoutError: it was not carried out within this many seconds; it still may be.
+    """
+    answer = answer_to(wish, topology, coordination, seconds, waits_for_leader=True)
+    if answer.outcome is None and not answer.is_forgotten:
+        raise TimeoutError(f"{answer.text}")
+    if answer.outcome is None or not answer.is_as_wished:
+        raise TridentError(answer.text, topology=topology)
+    return answer.outcome
+
+
+def answer_to(
+    wish: Wish, topology: str, coordination: Coordination, seconds: float, *, waits_for_leader: bool = False
+) -> WishAnswer:
     """Store ``wish`` for the leader of ``topology``, and wait for its outcome, up to this many seconds.
+
+    Without a leader, it doesn't wait, unless ``waits_for_leader``.
 
     Raises:
         ConfigError: there is no such topology, or no leader could carry out the wish.
         CoordinationLost: the coordination is unreachable.
     """
     wish.check()
+    if wish.action in ABOUT_TRANSACTIONS:
+        wish = evolve(wish, incarnation=coordination.describe(topology).identity.incarnation)
     coordination.wish(topology, wish)
     until = time.monotonic() + seconds
     while True:
@@ -124,7 +172,8 @@ def answer_to(wish: Wish, topology: str, coordination: Coordination, seconds: fl
         outcomes = description.record.outcomes if description.record else ()
         outcome = next((each for each in outcomes if each.wish == wish.id), None)
         answer = WishAnswer(wish, outcome, description, description.status(time.time()), seconds)
-        if answer.is_final or time.monotonic() >= until:
+        is_final = answer.is_final and (answer.description.leader or answer.outcome or not waits_for_leader)
+        if is_final or time.monotonic() >= until:
             return answer
         time.sleep(LOOK_AGAIN_SECONDS)
 

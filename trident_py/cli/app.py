@@ -29,7 +29,7 @@ COMMANDS = {
     "run": "run a topology until it is interrupted",
     "demo": "count the words of Python's own standard library",
     "status": "show the state and the leader of one topology, or of all",
-    "tx": "list the last transactions of a topology, or show one",
+    "tx": "list the transactions of a topology, show one, or park, release, skip or retry it",
     "watch": "show the transactions of a running topology as they happen",
     "script": "play a protocol trace",
     "doctor": "check that all requirements are installed and work",
@@ -46,6 +46,7 @@ COMMANDS = {
 """The description of each command. The module of the same name runs it; `wish` runs the commands of operators."""
 
 WISHES = ("pause", "resume", "drain", "rate")
+MENDING = ("park", "release", "skip", "retry")
 ANSWER_SECONDS = 30.0
 """The default timeout: longer than the replacement of a killed leader takes with default settings."""
 
@@ -296,8 +297,22 @@ def _report() -> argparse.ArgumentParser:
 
 def _add_tx_options(tx: argparse.ArgumentParser) -> None:
     tx.add_argument("name", metavar="NAME", type=_text, help="the topology")
-    tx.add_argument("action", choices=("list", "show"), help="list the last transactions, or show all facts of one")
-    tx.add_argument("txid", metavar="TXID", type=_positive, nargs="?", help="the transaction to show")
+    tx.add_argument(
+        "action",
+        choices=("list", "show", *MENDING),
+        help="list the last transactions, or show one. Park leaves one out until its release. Release processes parked "
+        "ones again. Skip never counts them. Retry tries one at once",
+    )
+    tx.add_argument("txids", metavar="TXID", type=_positive, nargs="*", help="the transactions; list takes none")
+    tx.add_argument("--all", action="store_true", help="release all parked transactions")
+    tx.add_argument("--reason", metavar="TEXT", default="", help="why, for those who see the parked transaction")
+    tx.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=ANSWER_SECONDS,
+        help=f"how long to wait for the leader; the command takes effect even later ({ANSWER_SECONDS:g})",
+    )
     _add_last_option(tx)
     tx.add_argument("--failed", action="store_true", help="list only transactions with a failed attempt")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from contextlib import nullcontext
 
+from coordinators.values.error_text import counted
 from trident_py.cli.jvm_noise import quiet_spark
-from trident_py.query import counted
 from trident_py.sinks.files.compaction import compact, compactable
 from trident_py.sinks.files.local_path import local_path
 from trident_py.spark.session import ensure_session_possible, topology_session

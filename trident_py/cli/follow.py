@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.error_text import safe_text
+from coordinators.values.error_text import counted, safe_text
 from trident_py.cli.failing import clock_text, local_time
 from trident_py.cli.terminal import safe_lines
 from trident_py.cli.tx import history_of, seconds_text, table
@@ -23,7 +23,6 @@ from trident_py.cli.usage import config_of
 from trident_py.history.entries import LeadershipEntry
 from trident_py.history.topology import TopologyHistory
 from trident_py.history.transactions import AttemptHistory, TransactionHistory
-from trident_py.query import counted
 
 LOOK_AGAIN_SECONDS = 1.0
 ENDED = ("committed", "failed", "abandoned")

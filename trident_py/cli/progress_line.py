@@ -10,8 +10,7 @@ from attrs import define, field
 
 from coordinators.status.status import TopologyStatus
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.error_text import safe_text
-from trident_py.query import counted
+from coordinators.values.error_text import counted, safe_text
 
 RATE_SECONDS = 10.0
 FOLD_COLUMNS = 60

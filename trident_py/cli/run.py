@@ -7,7 +7,7 @@ from argparse import Namespace
 from contextlib import ExitStack
 from typing import Any
 
-from coordinators.values.error_text import safe_text
+from coordinators.values.error_text import counted, safe_text
 from trident_py.cli import halt, logs
 from trident_py.cli.target import Target, load
 from trident_py.cli.terminal import json_text
@@ -15,7 +15,7 @@ from trident_py.cli.usage import RunError, UsageError, config_of
 from trident_py.cli.watch import Watch
 from trident_py.errors import TridentError
 from trident_py.interfaces.config import TridentConfig
-from trident_py.query import TridentQuery, counted
+from trident_py.query import TridentQuery
 from trident_py.spark.cluster import SparkCluster
 from trident_py.spark.session import ensure_session_possible, session_on
 

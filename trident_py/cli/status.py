@@ -19,17 +19,16 @@ from coordinators.record.record import CoordinatorRecord
 from coordinators.record.wishes import Hold
 from coordinators.status.description import TopologyDescription
 from coordinators.status.status import TopologyStatus
-from coordinators.values.error_text import safe_text
+from coordinators.values.error_text import counted, safe_text
 from coordinators.values.errors import MetadataError
 from trident_py.cli.coordination import existing
-from trident_py.cli.failing import details, failing, headline
+from trident_py.cli.failing import clock_text, details, failing, headline, local_time
 from trident_py.cli.progress_line import FOLD_COLUMNS
 from trident_py.cli.terminal import cell
 from trident_py.cli.tx import history_of
 from trident_py.cli.usage import config_of
 from trident_py.errors import HistoryError
 from trident_py.interfaces.config import TridentConfig
-from trident_py.query import counted
 from trident_py.wishing import limits
 
 
@@ -129,6 +128,8 @@ class Readable:
             "waits_for": list(self.waits_for),
             "standing": status.standing.to_json(),
             "wishes": self._wishes,
+            "parked": [each.to_json() for each in status.parked],
+            "parking": status.parking,
             "seconds_ahead": status.seconds_ahead,
             "record_writes": self._record.seq,
         }
@@ -161,6 +162,13 @@ class Readable:
         }
         if held := self.held:
             lines["operators"] = held
+        if status.parked:
+            first = status.parked[0]
+            since = clock_text(local_time(min(each.since for each in status.parked)), datetime.now(UTC))
+            lines["parked"] = (
+                f"{counted(len(status.parked), 'transaction')}, the first {first.txid}, since {since}; "
+                f"`trident tx {self.name} list` lists them, release counts them"
+            )
         if status.seconds_ahead >= 1:
             lines["time"] = f"of transactions is {status.seconds_ahead:,.0f} s ahead of this machine's clock"
         said = [(f"{title}:", text) for title, text in lines.items()]

@@ -1,49 +1,125 @@
-"""``trident tx NAME list|show TXID``: shows the history of a topology's transactions."""
+"""``trident tx NAME list|show|park|release|skip|retry``: shows a topology's transactions, and mends them."""
 
 from __future__ import annotations
 
+import getpass
 import json
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from uuid import uuid4
 
 from rich.console import Console
 from rich.table import Column, Table
 
-from coordinators.values.error_text import safe_text
+from coordinators.record.parking import Parked
+from coordinators.record.wishes import Action, Wish
+from coordinators.values.error_text import counted, safe_text
 from coordinators.values.errors import TridentError
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import clock_text, local_time
 from trident_py.cli.terminal import json_text
 from trident_py.cli.usage import UsageError, config_of
+from trident_py.cli.wish import send
 from trident_py.errors import HistoryError
 from trident_py.history.database import NoHistoryError
 from trident_py.history.topology import TopologyHistory
 from trident_py.history.transactions import AttemptHistory, TransactionHistory
 from trident_py.interfaces.config import TridentConfig
-from trident_py.query import counted
 
 ERRORS_MAX = 3
 STYLES = {"committed": "green", "failed": "red", "abandoned": "red", "processed": "yellow", "processing": "cyan"}
 
 
 def run(arguments: Namespace) -> int:
-    """List the last transactions, or show one; return 1 if the history doesn't contain it."""
-    if (arguments.action == "show") != (arguments.txid is not None):
-        raise UsageError("trident tx NAME show TXID shows one transaction, trident tx NAME list the last ones")
+    """List the last transactions, show one, or send a command to the leader; return 1 if that isn't possible."""
+    _check(arguments)
+    if arguments.action not in ("list", "show"):
+        return _mend(arguments)
+    parked = _parked(arguments)
     with closing(history_of(arguments.name, config_of(arguments))) as history:
         if arguments.action == "list":
             listed = history.last(arguments.last, failed=arguments.failed)
             _print_list(history, listed, as_json=arguments.json)
+            if not arguments.json:
+                print_lines(parked_lines(parked))
             return 0
-        transaction = history.transaction(arguments.txid)
+        transaction = history.transaction(arguments.txids[0])
+    left_out = [each for each in parked if each.txid == transaction.txid]
     if arguments.json:
-        print(json.dumps(transaction.facts(), indent=2))
+        print(json.dumps({**transaction.facts(), "parked": left_out[0].to_json() if left_out else None}, indent=2))
     else:
         _print_one(transaction)
+        print_lines(parked_lines(left_out))
     return 0
+
+
+def _check(arguments: Namespace) -> None:
+    count, action = len(arguments.txids), arguments.action
+    takes = {
+        "list": (0, 0, "trident tx NAME list takes no transaction; show TXID shows one"),
+        "show": (1, 1, "trident tx NAME show TXID shows one transaction, trident tx NAME list the last ones"),
+        "park": (1, 1, "trident tx NAME park TXID parks one transaction"),
+        "release": (
+            0 if arguments.all else 1,
+            0 if arguments.all else count,
+            "trident tx NAME release TXID …, or trident tx NAME release --all",
+        ),
+        "skip": (1, count, "trident tx NAME skip TXID … skips these parked transactions"),
+        "retry": (0, 1, "trident tx NAME retry [TXID] tries one transaction at once"),
+    }
+    least, most, words = takes[action]
+    if not least <= count <= most or (arguments.all and action != "release"):
+        raise UsageError(words)
+
+
+def _mend(arguments: Namespace) -> int:
+    wish = Wish(
+        uuid4().hex,
+        Action(arguments.action),
+        reason=arguments.reason.strip(),
+        txids=tuple(arguments.txids),
+        by=user_name(),
+    )
+    return send(wish, arguments)
+
+
+def user_name() -> str:
+    """Return the name of the user of this process, for those who see what was wished."""
+    try:
+        return safe_text(getpass.getuser())
+    except (KeyError, OSError):
+        return "an operator"
+
+
+def _parked(arguments: Namespace) -> tuple[Parked, ...]:
+    """Return the parked transactions; none if the topology's record can't be read from here."""
+    try:
+        with existing(config_of(arguments)) as coordination:
+            record = coordination.describe(arguments.name).record
+    except TridentError:
+        return ()
+    return record.parked.entries if record else ()
+
+
+def parked_lines(parked: Sequence[Parked]) -> Iterator[str]:
+    """Yield a line for each parked transaction, and one with its last error."""
+    now = datetime.now(UTC)
+    for each in parked:
+        state = "is being released" if each.released_as else "waits for its release" if each.is_wanted else "is parked"
+        why = f": {each.reason}" if each.reason else ""
+        yield f"transaction {each.txid} {state}, since {clock_text(local_time(each.since), now)}, by {each.by}{why}"
+        if each.error:
+            first, _, _ = each.error.partition("\n")
+            yield f"  {counted(each.attempts, 'failure')}, the last: {first}"
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines that may contain any text."""
+    for line in lines:
+        print(safe_text(line))
 
 
 def history_of(topology: str, config: TridentConfig) -> TopologyHistory:

@@ -16,7 +16,11 @@ from trident_py.wishing import answer_to
 
 def run(arguments: Namespace) -> int:
     """Store the command, and wait for its outcome; return 1 if a leader exists and doesn't carry it out."""
-    wish = Wish(uuid4().hex, Action(arguments.action), _rate(arguments), arguments.reason.strip())
+    return send(Wish(uuid4().hex, Action(arguments.action), _rate(arguments), arguments.reason.strip()), arguments)
+
+
+def send(wish: Wish, arguments: Namespace) -> int:
+    """Store ``wish``, wait for its outcome and print it; return 1 if a leader exists and doesn't carry it out."""
     try:
         wish.check()
     except ConfigError as error:

@@ -17,6 +17,7 @@ from coordinators.status.listener import (
     EndedEvent,
     FailedEvent,
     LeadingEvent,
+    ParkedEvent,
     StandstillEvent,
     TopologyEvent,
     Work,
@@ -85,6 +86,18 @@ ACTIVE = Instrument(
     kind=Kind.GAUGE,
     unit="{transaction}",
     description="Transactions that are emitted and not yet committed.",
+)
+PARKED = Instrument(
+    name="trident.transactions.parked",
+    kind=Kind.GAUGE,
+    unit="{transaction}",
+    description="Transactions that are left out until they are released.",
+)
+PARKED_SINCE = Instrument(
+    name="trident.transactions.parked.since",
+    kind=Kind.GAUGE,
+    unit="s",
+    description="When the first parked transaction was parked, since 1970; 0: none is parked.",
 )
 TXID_COMMITTED = Instrument(
     name="trident.txid.committed",
@@ -173,6 +186,8 @@ INSTRUMENTS = (
     STANDSTILL,
     TRANSACTIONS,
     ACTIVE,
+    PARKED,
+    PARKED_SINCE,
     TXID_COMMITTED,
     DURATION,
     ROWS,
@@ -220,9 +235,17 @@ class Measured:
                 yield self._how_many
             case WorkEvent():
                 yield from _worked(event)
+            case _:
+                yield from self._of_topology(event)
+
+    def _of_topology(self, event: TopologyEvent) -> Iterator[Measurement]:
+        match event:
             case LeadingEvent():
                 yield Measurement(LEADER, 1)
                 yield Measurement(TXID_COMMITTED, event.current_txid - 1)
+            case ParkedEvent(parked=parked):
+                yield Measurement(PARKED, len(parked))
+                yield Measurement(PARKED_SINCE, min((each.since for each in parked), default=0.0))
             case StandstillEvent():
                 yield Measurement(STANDSTILL, float(bool(event.waits_for)))
             case EndedEvent():

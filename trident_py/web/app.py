@@ -34,6 +34,7 @@ from trident_py.web.access import Access
 from trident_py.web.bodies import BODY_BYTES_MAX, UNKNOWN_BODY_BYTES_MAX, read_body
 from trident_py.web.facts import Snapshot
 from trident_py.web.shown import ShownTopology
+from trident_py.wishing import ABOUT_TRANSACTIONS
 
 T = TypeVar("T")
 
@@ -288,11 +289,16 @@ def _wish_of(body: bytes) -> Wish:
     """
     try:
         given = json.loads(body)
-        reason = given.pop("reason", "").strip()
-        wish = Wish(uuid4().hex, Action(given.pop("action")), Rate(**given), reason)
+        reason, txids = given.pop("reason", "").strip(), tuple(given.pop("txids", ()))
+        action, by = Action(given.pop("action")), "the page"
+        wish = Wish(
+            uuid4().hex, action, Rate(**given), reason, txids=txids, by=by if action in ABOUT_TRANSACTIONS else ""
+        )
         wish.check()
         if (wish.action is Action.RATE) == (wish.rate == Rate()):
             raise ConfigError("batches_per_second, pending and max_batch go with the action rate, and with no other")
+        if txids and action not in ABOUT_TRANSACTIONS:
+            raise ConfigError("txids go with the actions park, release, skip and retry, and with no other")
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError) as error:
         actions, why = ", ".join(Action), safe_text(str(error), REFUSAL_BYTES_MAX)
         raise HTTPException(400, f"a wish is JSON with an action ({actions}) and a reason: {why}") from error

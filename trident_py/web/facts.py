@@ -58,6 +58,7 @@ def status_facts(status: TopologyStatus, leader: Leader | None = None) -> dict[s
         "rate": standing,
         "reason": reason,
         "waits_for": wait_facts(status.waits_for),
+        "parked": [each.to_json() for each in status.parked],
         "error": None if status.error is None else str(status.error),
         "events_dropped": status.events_dropped,
         "history_error": status.history_error,

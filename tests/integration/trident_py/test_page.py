@@ -130,6 +130,22 @@ def test_an_operator_pauses_with_a_reason_and_lets_it_go_on(page: Page, words: W
     page.until("#state", "running")
 
 
+def test_what_is_parked_is_listed_and_skipped(browser: webdriver.Chrome) -> None:
+    with serving(on_poison="park") as words:
+        browser.get(words.client.url)
+        page = Page(browser)
+        page.until("#state", "running")
+        words.feed(EVIL)
+        page.until("#parked-list", f"by on_poison: ValueError: no word: {EVIL}")
+        page.one('#parked-list [data-action="skip"]').click()
+        page.until("dialog#wish", "Skip: transaction 1 of words")
+        page.one("#wish-reason").send_keys("it is no word")
+        page.one("#wish-submit").click()
+        page.until("#wish-outcome", "skips transaction 1: the rows never count")
+        assert words.query.parked() == ()
+        assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
+
+
 def test_why_nothing_happens_is_told(page: Page, words: Words) -> None:
     page.until("#state", "running")
     words.feed("to")

@@ -42,6 +42,7 @@ export function showStatus({ topology, status, is_live: isLive, now }, inFlight)
   favicon(wellness);
   showStanding(status, isLive || status.leader !== null);
   showWaits(status, now, isIdle);
+  showParked(status, now);
   byId("failure").hidden = !status.error;
   say(byId("error"), status.error ?? "");
   showWarnings(status, isLive);
@@ -106,6 +107,30 @@ function showWaits({ waits_for: waits }, now, isIdle) {
     say(text, what);
     say(time, since === null ? "" : `since ${clock(since, now)}, for ${duration(Math.round(now - since))}`);
   });
+}
+
+/**
+ * List what is parked; a list that says the same stays as it is, so that its buttons keep the focus.
+ * @param {Status} status
+ * @param {number} now
+ */
+function showParked({ parked = [] }, now) {
+  byId("parked").hidden = !parked.length;
+  const said = parked.map((each) => {
+    const why = [each.reason && `“${each.reason}”`, each.error].filter(Boolean).join("; ");
+    const state = each.released_as ? `is being released as ${each.released_as}` : each.is_wanted ? "waits for its release" : "is parked";
+    return `Transaction ${each.txid} ${state}, since ${clock(each.since, now)}, by ${each.by}${why ? `: ${why}` : ""}`;
+  });
+  const list = byId("parked-list");
+  if (list.dataset.said === said.join("\n")) return;
+  list.dataset.said = said.join("\n");
+  list.replaceChildren(...parked.map((each, i) => html("li", {}, said[i], ...buttons(each))));
+}
+
+/** @param {import("./types.js").Parked} parked */
+function buttons({ txid, is_wanted: isWanted, released_as: releasedAs }) {
+  const actions = releasedAs ? [] : isWanted ? ["skip"] : ["release", "skip"];
+  return actions.flatMap((each) => [" ", html("button", { type: "button", "data-action": each, "data-txid": String(txid) }, each === "skip" ? "Skip" : "Release")]);
 }
 
 /**

@@ -63,6 +63,7 @@
  * @property {Rate} rate
  * @property {string} reason
  * @property {{what: string, since: number | null}[]} waits_for
+ * @property {Parked[]} parked
  * @property {string | null} error
  * @property {number} events_dropped
  * @property {string} history_error
@@ -74,6 +75,15 @@
  * @property {boolean} is_live
  * @property {Status} status
  * @property {Transaction[]} transactions
+ *
+ * @typedef {object} Parked
+ * @property {number} txid
+ * @property {number} since
+ * @property {string} by
+ * @property {string} reason
+ * @property {string} error
+ * @property {boolean} is_wanted
+ * @property {number} released_as
  *
  * @typedef {object} PlanNode
  * @property {number} id

@@ -11,6 +11,8 @@ const WISHES = {
   pause: { button: "Pause", effect: "Nothing new starts, and nothing is replayed. What is under way commits. It lasts until somebody resumes, over restarts and takeovers." },
   drain: { button: "Drain", effect: "All that was begun is committed, with replays where that needs some; nothing new starts. Then it is paused, until somebody resumes." },
   rate: { button: "Limit the rate", effect: "From now on it starts less, until somebody resumes. Replays don't wait." },
+  release: { button: "Release", effect: "Its batch is processed again, as a new transaction, and counts once. If it fails again, it is parked again." },
+  skip: { button: "Skip", effect: "It is taken off the list: its rows never count." },
   resume: { button: "Resume", effect: "Lifts everything that operators have wished: pause, drain, and limits of the rate." },
 };
 const UNLED = "Nobody leads it now, as far as is known here: whoever leads it next does so before anything else.";
@@ -20,6 +22,8 @@ export class Wishes {
   #dialog = byId("wish");
   #action = "pause";
   #topology = "";
+  /** @type {number[]} */
+  #txids = [];
   #isDone = false;
   #isLed = true;
 
@@ -27,6 +31,10 @@ export class Wishes {
     for (const button of document.querySelectorAll("#actions [data-action]")) {
       button.addEventListener("click", () => this.#open(button.getAttribute("data-action") ?? "pause"));
     }
+    byId("parked-list").addEventListener("click", (/** @type {Event} */ event) => {
+      const button = /** @type {Element} */ (event.target).closest("[data-action]");
+      if (button) this.#open(button.getAttribute("data-action") ?? "release", [Number(button.getAttribute("data-txid"))]);
+    });
     byId("wish-cancel").onclick = () => this.#dialog.close();
     byId("wish-form").addEventListener("submit", (/** @type {Event} */ event) => {
       event.preventDefault();
@@ -48,13 +56,17 @@ export class Wishes {
     byId("actions").toggleAttribute("data-held", isHeld);
   }
 
-  /** @param {string} action */
-  #open(action) {
+  /**
+   * @param {string} action
+   * @param {number[]} txids that it is about, if any
+   */
+  #open(action, txids = []) {
     this.#action = action;
+    this.#txids = txids;
     this.#isDone = false;
     const { button, effect } = WISHES[action];
     byId("wish-form").reset();
-    say(byId("wish-title"), `${button}: ${this.#topology}`);
+    say(byId("wish-title"), `${button}: ${txids.length ? `transaction ${txids[0]} of ` : ""}${this.#topology}`);
     say(byId("wish-effect"), this.#isLed ? effect : `${effect} ${UNLED}`);
     byId("wish-rate").hidden = action !== "rate";
     this.#limits().forEach((input) => input.setCustomValidity(""));
@@ -64,8 +76,9 @@ export class Wishes {
   }
 
   async #send() {
-    /** @type {Record<string, string | number>} */
+    /** @type {Record<string, string | number | number[]>} */
     const wish = { action: this.#action, reason: byId("wish-reason").value.trim() };
+    if (this.#txids.length) wish.txids = this.#txids;
     if (this.#action === "rate") {
       for (const [i, input] of this.#limits().entries()) if (input.value !== "") wish[LIMITS[i]] = Number(input.value);
       if (Object.keys(wish).length === 2) return this.#fail("a rate needs a limit, at least one");

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinators.status.listener import EmittedEvent, StandstillEvent, TopologyEvent, Work, WorkEvent
+from coordinators.record.parking import Parked
+from coordinators.status.listener import EmittedEvent, ParkedEvent, StandstillEvent, TopologyEvent, Work, WorkEvent
 from coordinators.status.status import Wait
 from tests.unit.trident_py.history.told import attempt, committed, emitted, ended, failed, leading
 from trident_py.telemetry.instruments import INSTRUMENTS, Measured
@@ -97,4 +98,15 @@ def test_leading_and_standing_still_begin_and_end() -> None:
         ("trident.leader", 0),
         ("trident.standstill", 0),
         ("trident.transactions.active", 0),
+    ]
+
+
+def test_how_many_are_parked_and_since_when() -> None:
+    parked = tuple(Parked(txid=txid, number=txid, definition={}, since=10.0 + txid) for txid in (3, 5))
+    found = measured(ParkedEvent(topology="wc", at=1.0, parked=parked), ParkedEvent(topology="wc", at=2.0, parked=()))
+    assert found == [
+        ("trident.transactions.parked", 2),
+        ("trident.transactions.parked.since", 13.0),
+        ("trident.transactions.parked", 0),
+        ("trident.transactions.parked.since", 0.0),
     ]

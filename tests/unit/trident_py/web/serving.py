@@ -117,10 +117,14 @@ def declared(spout: FeederBatchSpout) -> TridentTopology:
 
 @contextmanager
 def serving(
-    *, standby: bool = False, coordination: LocalCoordination | None = None, attempts: int = 1
+    *,
+    standby: bool = False,
+    coordination: LocalCoordination | None = None,
+    attempts: int = 1,
+    on_poison: str = "halt",
 ) -> Iterator[Words]:
     spout, where = FeederBatchSpout("word string"), coordination or LocalCoordination()
-    config = TridentConfig(serve="127.0.0.1:0", retry=RetryPolicy(attempts=attempts))
+    config = TridentConfig(serve="127.0.0.1:0", retry=RetryPolicy(attempts=attempts), on_poison=on_poison)
     query = declared(spout).start(config, coordination=where, standby=standby)
     try:
         yield Words(query, spout, Client(query.page), where)

@@ -1,0 +1,270 @@
+"""Batches that are left out, and counted once when they are released; with real states and sinks."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import define
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from trident_py import (
+    Count,
+    DeltaSink,
+    FileSink,
+    FixedBatchSpout,
+    PoisonBatchError,
+    RetryPolicy,
+    SQLiteState,
+    SQLSink,
+    Sum,
+    TridentConfig,
+    TridentQuery,
+    TridentTopology,
+)
+from trident_py.cli import main, tx, wish
+from trident_py.errors import TridentError
+from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
+from trident_py.testing import LocalCoordination
+from trident_py.windows import TumblingCount
+
+PATIENCE_SECONDS = 60.0
+BAD = 4
+
+
+@define
+class Fails:
+    """A row function that can't take one of the rows until there is a file."""
+
+    mended: Path
+
+    def __call__(self, row: Any) -> tuple[int, str]:
+        if row.n == BAD and not self.mended.exists():
+            raise ValueError(f"{row.n} is bad")
+        return row.n, "odd" if row.n % 2 else "even"
+
+
+def config(**settings: Any) -> TridentConfig:
+    return TridentConfig(retry=RetryPolicy(attempts=2, backoff=0.01), **settings)
+
+
+def run(topology: TridentTopology, coordination: LocalCoordination, spark: SparkSession | None = None) -> TridentQuery:
+    query = topology.start(config(on_poison="park"), coordination=coordination, spark=spark)
+    query.process_all_available(PATIENCE_SECONDS)
+    return query
+
+
+def numbers(topology: TridentTopology, mended: Path, rows: int = 8) -> Any:
+    spout = FixedBatchSpout("n bigint", 2, *[(n,) for n in range(1, rows + 1)])
+    return topology.new_stream("numbers", spout).map(Fails(mended), "n bigint, kind string")
+
+
+def select(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return sorted(connection.execute(query).fetchall())
+
+
+def test_a_batch_with_a_bad_row_is_parked_and_counts_once_it_is_released(tmp_path: Path) -> None:
+    database, mended = tmp_path / "all.db", tmp_path / "mended"
+    topology = TridentTopology("mended")
+    stream = numbers(topology, mended)
+    stream.persistent_aggregate(SQLiteState(database, table="total"), Sum("n"), "total")
+    counts = stream.group_by("kind").persistent_aggregate(SQLiteState(database, table="counts"), Count(), "n")
+    stream.name("log").write_to(SQLSink(f"sqlite:///{database}", "log"))
+    latest = SQLSink(f"sqlite:///{database}", "latest", mode="upsert", keys="kind")
+    counts.new_values_stream().name("latest").write_to(latest)
+    pairs = SQLiteState(tmp_path / "w.db", table="pairs")
+    windows = stream.window(TumblingCount(4), "n", Sum("n"), "sum", store=pairs)
+    windows.name("windows").write_to(SQLSink(f"sqlite:///{tmp_path / 'w.db'}", "sums"))
+    with run(topology, LocalCoordination()) as query:
+        (parked,) = query.parked()
+        assert (parked.txid, parked.by) == (2, "on_poison")
+        assert "4 is bad" in parked.error
+        assert select(database, "SELECT total FROM total") == [(36 - 3 - 4,)]
+        assert select(database, "SELECT kind, n FROM latest") == [("even", 3), ("odd", 3)]
+        assert select(database, "SELECT n FROM log") == [(1,), (2,), (5,), (6,), (7,), (8,)]
+        assert select(tmp_path / "w.db", "SELECT sum FROM sums") == [(1 + 2 + 5 + 6,)]
+        mended.touch()
+        assert not query.release(2).refused
+        query.process_all_available(PATIENCE_SECONDS)
+        assert query.parked() == ()
+    assert select(database, "SELECT total FROM total") == [(36,)]
+    assert select(database, "SELECT kind, n FROM latest") == [("even", 4), ("odd", 4)]
+    assert select(database, "SELECT n FROM log") == [(n,) for n in range(1, 9)]
+    assert select(tmp_path / "w.db", "SELECT sum FROM sums") == [(14,), (7 + 8 + 3 + 4,)]
+
+
+@pytest.mark.spark
+def test_files_a_delta_table_and_a_database_leave_the_same_batch_out(spark: SparkSession, tmp_path: Path) -> None:
+    mended, coordination = tmp_path / "mended", LocalCoordination()
+    topology = TridentTopology("agreeing")
+    stream = numbers(topology, mended)
+    stream.name("files").write_to(FileSink(tmp_path / "files", format="json"))
+    stream.name("delta").write_to(DeltaSink(tmp_path / "delta"))
+    stream.name("log").write_to(SQLSink(f"sqlite:///{tmp_path / 'log.db'}", "log"))
+
+    def found() -> list[list[int]]:
+        files = spark.read.json(str(tmp_path / "files")).select("n").collect()
+        log = select(tmp_path / "log.db", "SELECT n FROM log")
+        return [sorted(row.n for row in files), of_delta(tmp_path / "delta"), [n for (n,) in log]]
+
+    with run(topology, coordination, spark) as query:
+        assert found() == [[1, 2, 5, 6, 7, 8]] * 3
+        assert [each.txid for each in query.parked()] == [2]
+    mended.touch()
+    with run(topology, coordination, spark) as query:  # the next leader
+        assert [each.txid for each in query.parked()] == [2]
+        query.release()
+        query.process_all_available(PATIENCE_SECONDS)
+    assert found() == [[*range(1, 9)]] * 3
+
+
+@define
+class Refuses(TransactionalSink[int]):
+    """A sink that refuses the second transaction until there is a file, and can tell which it has."""
+
+    mended: Path
+    last: CommitToken | None = None
+    rows: int = 0
+
+    def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
+        return self.last
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame) -> int:
+        return frame.count()
+
+    def commit(self, tx: SinkTransaction, receipt: int) -> None:
+        if tx.txid == 2 and tx.parks is None and not self.mended.exists():
+            raise ValueError("not this one")
+        tx.ensure_parkable(self.last)
+        if self.last is None or tx.txid > self.last.txid:
+            self.last, self.rows = tx.token, self.rows + receipt
+
+    def can_park(self, tx: SinkTransaction) -> bool:
+        return tx.leaves_nothing(self.last)
+
+    def abort(self, tx: SinkTransaction, receipt: int | None) -> None:
+        pass
+
+
+def halves(first: TransactionalSink[Any], second: TransactionalSink[Any]) -> TridentTopology:
+    topology = TridentTopology("halves")
+    stream = topology.new_stream("numbers", FixedBatchSpout("n bigint", 2, *[(n,) for n in range(1, 7)]))
+    stream.name("first").write_to(first)
+    stream.name("second").write_to(second)
+    return topology
+
+
+@pytest.mark.spark
+def test_a_delta_table_takes_out_again_what_another_sink_refuses(spark: SparkSession, tmp_path: Path) -> None:
+    second = Refuses(tmp_path / "mended")
+    with run(halves(DeltaSink(tmp_path / "rows"), second), LocalCoordination(), spark) as query:
+        assert [each.txid for each in query.parked()] == [2]
+        assert (of_delta(tmp_path / "rows"), second.rows) == ([1, 2, 5, 6], 4)
+        second.mended.touch()
+        query.release()
+        query.process_all_available(PATIENCE_SECONDS)
+    assert (of_delta(tmp_path / "rows"), second.rows) == ([*range(1, 7)], 6)
+
+
+@pytest.mark.spark
+def test_what_files_have_is_not_left_out_and_comes_to_the_others(spark: SparkSession, tmp_path: Path) -> None:
+    second, coordination = Refuses(tmp_path / "mended"), LocalCoordination()
+    topology = halves(FileSink(tmp_path / "rows", format="json"), second)
+    with pytest.raises(
+        PoisonBatchError, match="It can't be parked either: 'first': it has it, and can't remove its rows"
+    ):
+        run(topology, coordination, spark)
+    second.mended.touch()
+    with run(topology, coordination, spark) as query:
+        assert query.parked() == ()
+    assert second.rows == 6
+
+
+def of_delta(path: Path) -> list[int]:
+    return sorted(DeltaTable(path).to_pyarrow_table()["n"].to_pylist())
+
+
+def test_an_operator_parks_what_waits_for_its_replay_and_skips_it(tmp_path: Path) -> None:
+    database = tmp_path / "total.db"
+    topology = TridentTopology("operated")
+    numbers(topology, tmp_path / "never").persistent_aggregate(SQLiteState(database, table="total"), Sum("n"), "total")
+    settings = TridentConfig(retry=RetryPolicy(attempts=9, backoff=3600.0, backoff_max=3600.0))
+    with topology.start(settings, coordination=LocalCoordination()) as query:
+        wait_for(lambda: query.status.failures.keys() == {2})
+        with pytest.raises(TridentError, match="transaction 9 has not begun"):
+            query.park(9)
+        query.park(2, "wrong prices")
+        query.process_all_available(PATIENCE_SECONDS)
+        assert [(each.txid, each.reason, each.by) for each in query.parked()] == [(2, "wrong prices", "the program")]
+        query.skip(2, reason="a test")
+        assert query.parked() == ()
+    assert select(database, "SELECT total FROM total") == [(36 - 7,)]
+
+
+def test_the_command_line_shows_what_is_parked_and_releases_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coordination, mended = LocalCoordination(), tmp_path / "mended"
+
+    @contextmanager
+    def existing(_: object) -> Iterator[LocalCoordination]:
+        yield coordination
+
+    monkeypatch.setattr(tx, "existing", existing)
+    monkeypatch.setattr(wish, "existing", existing)
+    topology = TridentTopology("told")
+    numbers(topology, mended).persistent_aggregate(SQLiteState(tmp_path / "t.db", table="total"), Sum("n"), "total")
+    history = tmp_path / "history.db"
+    with topology.start(config(on_poison="park", history=history), coordination=coordination) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+
+        def told(*words: str, status: int = 0) -> str:
+            assert main(["tx", "told", *words, "--state-dir", str(tmp_path)]) == status
+            return capsys.readouterr().out
+
+        listing = ["tx", "told", "list", "--state-dir", str(tmp_path)]
+        wait_for(lambda: main(listing) == 0 and "committed" in capsys.readouterr().out)  # the history is written later
+        assert "transaction 2 is parked, since " in told("list")
+        assert "2 failures, the last: ValueError: 4 is bad" in told("show", "2")
+        assert "topology 'told': transaction 7 is not parked; nothing was changed" in told("skip", "7", status=1)
+        mended.touch()
+        assert "processes transaction 2 again" in told("release", "2")
+        query.process_all_available(PATIENCE_SECONDS)
+        assert "parked" not in told("list")
+        assert "tries the lowest transaction at once" in told("retry")
+    assert select(tmp_path / "t.db", "SELECT total FROM total") == [(36,)]
+
+
+@pytest.mark.parametrize("words", [["park"], ["release"], ["release", "1", "--all"], ["skip"], ["list", "--all"]])
+def test_a_command_that_names_too_few_or_too_many_is_explained(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tx", "told", *words]) == 2
+    assert "trident tx NAME" in capsys.readouterr().err
+
+
+def test_a_spout_that_does_not_say_that_it_gives_again_is_not_left_out(tmp_path: Path) -> None:
+    class Once(FixedBatchSpout):
+        gives_again = False
+
+    topology = TridentTopology("once")
+    stream = topology.new_stream("numbers", Once("n bigint", 2, (BAD,))).map(
+        Fails(tmp_path / "never"), "n bigint, k string"
+    )
+    stream.persistent_aggregate(SQLiteState(tmp_path / "x.db", table="x"), Count(), "n")
+    with pytest.raises(PoisonBatchError, match="failed 2 times"):
+        run(topology, LocalCoordination())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
