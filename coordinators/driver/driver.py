@@ -448,6 +448,8 @@ class CoordinatorDriver:
 
     def _wished(self) -> Iterator[Event]:
         """Yield the operators' wishes that are decided now; the machine handles each before the next is decided."""
+        if not (self.wishes.is_due or self.wishes.waiting):
+            return
         for wish in self.wishes.take():
             refusal = self.parking.refusal(wish)
             if wish.action is Action.RETRY and not refusal:
@@ -524,7 +526,8 @@ class CoordinatorDriver:
         quiet = not (self.machine.active or self.owed.attempt_ids or self._followups or self.machine.asked)
         if self.stopping and quiet:
             self.finished = True
-        if not self.stopping and (refusal := self.wishes.refusal(self.machine)):
+        is_held = not (self.stopping or self.machine.takes_new)
+        if is_held and (refusal := self.wishes.refusal(self.machine)):
             self.idle.refuse(refusal)
         if quiet and not self.writer.has_new_success and self.machine.parked.waiting is None:
             is_at_frontier = self.bindings.txid(self.definitions.frontier) == self.machine.current_txid

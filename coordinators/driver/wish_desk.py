@@ -31,7 +31,7 @@ class WishDesk:
         changed: called by the store, on any thread, when an operator may have stored a wish.
         is_due: whether there may be wishes that were not read yet.
         waiting: the wishes to park a transaction that is not the lowest yet.
-        decided: the wishes to park that were decided in this turn: the store still has them until its end.
+        decided: the wishes to park that were decided since the last look; the store may still have them.
     """
 
     topology: str

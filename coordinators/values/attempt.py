@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import frozen
 
 INITIAL_TXID = 1
@@ -35,3 +37,8 @@ class CommitToken:
 
     def __str__(self) -> str:
         return f"{self.txid}:{self.attempt_id} of epoch {self.epoch}"
+
+
+def shown_attempts(attempts: Sequence[TransactionAttempt]) -> str:
+    """Format one attempt, or a range of them, for people."""
+    return str(attempts[0]) if len(attempts) == 1 else f"{attempts[0]} to {attempts[-1]}"

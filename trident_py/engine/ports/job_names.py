@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt, shown_attempts
 
 
 @frozen
@@ -32,8 +32,3 @@ class JobNames:
     def description(self, attempts: Sequence[TransactionAttempt], what: str) -> str:
         """Return the description of a job, such as ``wordcount: 7:0 → counts``."""
         return f"{self.topology}: {shown_attempts(attempts)} {what}"
-
-
-def shown_attempts(attempts: Sequence[TransactionAttempt]) -> str:
-    """Format one attempt, or a range of them, for people."""
-    return str(attempts[0]) if len(attempts) == 1 else f"{attempts[0]} to {attempts[-1]}"

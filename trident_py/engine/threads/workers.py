@@ -18,7 +18,7 @@ from attrs import define, field
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.messages import Diagnosis, FailureKind, Message
 from coordinators.status.listener import Tell, Work, WorkEvent
-from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt, shown_attempts
 from coordinators.values.error_text import error_text, quoted
 from coordinators.values.log_fields import logging_about
 from trident_py.engine.plane.emitted import EmittedBatch
@@ -52,7 +52,6 @@ from trident_py.engine.plane.stimuli import (
 )
 from trident_py.engine.plane.work import CommitMember, Half, Job, JobMember
 from trident_py.engine.ports.batch_engine import Jobs
-from trident_py.engine.ports.job_names import shown_attempts
 from trident_py.engine.ports.reads import Read, StateReads
 from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.threads import SpoutThreads, Threads, ThreadWork
