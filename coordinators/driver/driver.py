@@ -469,7 +469,7 @@ class CoordinatorDriver:
         assert wish is not None, our_bug(f"{answered} answers nobody")
         self.wishes.decide(wish)
         if answered.refusal:
-            if wish.epoch:
+            if wish.epoch and self.failures.verdict(answered.txid):  # an operator may have pardoned it meanwhile
                 self._end_by(self.failures.not_parked(answered.txid, answered.refusal))
             yield Wished(wish, answered.refusal)
             return

@@ -216,6 +216,14 @@ def test_a_retry_waits_no_longer_and_counts_from_0() -> None:
     assert fails(world, "1:1") == ["CANCEL 1:1"], "one failure more would have been the last"
 
 
+def test_a_retry_while_outputs_are_asked_is_one_more_try_if_one_of_them_refuses() -> None:
+    world = World().start(**PARKS)
+    world.run_until_quiet()
+    assert fails(world, "1:0") == ["CANCEL 1:0", "ASK 1:1"]
+    assert wish(world, Action.RETRY) == []
+    assert world.run_until_quiet(OutputsAnswered(1, "it has it")) == ["BATCH 1:1"]
+
+
 def test_refusals_say_why() -> None:
     world = with_one_parked()
     assert refusal(world, Action.PARK, 1) == "transaction 1 is parked already"
