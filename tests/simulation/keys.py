@@ -39,7 +39,7 @@ def key_of(world: World) -> Any:
         tuple(sorted(_event(world, event) for _, _, event in world.pending if matters(world, event))),
         tuple(sorted(oracle.highest_attempt.items())),
         oracle.gave_up,
-        (tuple(sorted(world.parked.skipped)), tuple(sorted(world.parked.released.items()))),
+        (tuple(sorted(world.parked.skipped)), str(sorted(world.parked.released.items())), str(world.parked.able)),
         oracle.stopped,
         _wishes(world),
         _backup(world),

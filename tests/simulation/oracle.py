@@ -274,6 +274,8 @@ class Oracle:
             return
         if "can't undo" in str(error) and not all(source.exact for source in self.world.sources.values()):
             self.was_damaged("a sink that can't undo")
+        if "left out" in str(error) and self.world.parked.able.get(error.txid or 0):
+            self.was_damaged("a sink that can't undo")  # by a commit that landed after it was asked
         if self.damaged is not None:
             behind = ("MetadataError", "StateError") if self.world.reads_are_stale else ()
             named = (*DAMAGES[self.damaged], *behind, "FencedError", "CoordinationLost")

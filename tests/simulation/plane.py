@@ -156,11 +156,10 @@ class Plane:
     def on_inspect(self, inspection: InspectOutputs) -> None:
         """Each store is asked."""
         tx = evolve(self.transaction(inspection.attempt), parks=inspection.attempt.attempt_id)
-        able = (
-            each.can_park(tx, may_have_begun=inspection.may_have_begun) or not self.process.world.has("outputs asked")
-            for each in self.process.stores.values()
-        )
-        self.report(OutputsInspected(tx.txid, "" if all(able) else "a store has it"))
+        stores, world = self.process.stores.values(), self.process.world
+        is_able = all(each.can_park(tx, may_have_begun=inspection.may_have_begun) for each in stores)
+        world.parked.able[tx.txid] = is_able
+        self.report(OutputsInspected(tx.txid, "" if is_able or not world.has("outputs asked") else "a store has it"))
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """Announce a group commit."""

@@ -89,11 +89,13 @@ class ParkedRows:
         rows: of each parked transaction, by its first id.
         released: for each transaction that released one, the id of that one.
         skipped: the ids that are never released.
+        able: for each transaction about which the stores were asked, whether all could leave it out then.
     """
 
     rows: dict[int, Rows] = field(factory=dict)
     released: dict[int, int] = field(factory=dict)
     skipped: set[int] = field(factory=set)
+    able: dict[int, bool] = field(factory=dict)
 
     def in_order(self, store: Store, entry: Entry) -> Rows:
         """The rows whose turn an entry is: of one that is left out those, and of a release none."""
@@ -237,7 +239,7 @@ class Store:
         due, redo = self._due(group)
         given = dict(zip(group, sent, strict=True)) if sent is not None else {tx: self._staged(tx) for tx in due}
         if self.kind is StoreKind.COMPARE and not self._leaves_nothing(group[0]):
-            raise StateError(f"{self.name} can't undo, and has {group[0].txid}, which is left out")
+            raise StateError(f"{self.name} can't undo, and has what is left out", txid=group[0].txid)
         if due and redo:
             self._refuse_other_content(due[0], given[due[0]])
         self._change(group, due, given)
