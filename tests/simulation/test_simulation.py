@@ -53,6 +53,7 @@ def test_a_seed_that_breaks_a_rule_is_shown_with_the_way_to_replay_it(
     assert "python -m tests.simulation --seed 0" in shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("off", SEED_GATE, ids=" and ".join)
 def test_some_seed_breaks_where_a_rule_is_off(off: tuple[str, ...]) -> None:
     outcomes = (simulate(seed, Rules(off), SEED_GATE[off]) for seed in range(400))

@@ -433,6 +433,7 @@ def test_a_server_that_stands_still_ends_leadership_in_bounded_time(
     assert found is None or found.seq in (store.writes - 2, store.writes - 1)  # nobody knows of the last one sent
 
 
+@pytest.mark.long
 def test_a_server_killed_for_good_ends_leadership_and_nothing_is_lost(tmp_path: Path, leading: Lead) -> None:
     record = CoordinatorRecord(1, seq=1, cursors={"lines": Cursors().updated({"a.txt": 7})})
     with EmbeddedZooKeeper.running(tmp_path) as server:

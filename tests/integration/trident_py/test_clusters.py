@@ -92,12 +92,14 @@ def test_a_topology_runs_on_a_standalone_master_and_ships_its_code(
     assert run(job, zookeeper, "--master", cluster.url) == expected(job)
 
 
+@pytest.mark.long
 def test_a_topology_runs_on_spark_connect_and_its_process_ends(
     job: Path, zookeeper: str, connect: SparkConnectServer
 ) -> None:
     assert run(job, zookeeper, "--remote", connect.url) == expected(job)
 
 
+@pytest.mark.long
 def test_a_module_that_workers_lack_is_named_before_the_first_batch(job: Path, zookeeper: str) -> None:
     job.write_text(f"import helper\n{job.read_text()}")
     given = ["run", str(job), "--once", "--zookeeper", zookeeper]

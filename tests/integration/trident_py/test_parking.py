@@ -100,6 +100,7 @@ def test_a_batch_with_a_bad_row_is_parked_and_counts_once_it_is_released(tmp_pat
     assert select(tmp_path / "w.db", "SELECT sum FROM sums") == [(14,), (7 + 8 + 3 + 4,)]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_files_a_delta_table_and_a_database_leave_the_same_batch_out(spark: SparkSession, tmp_path: Path) -> None:
     mended, coordination = tmp_path / "mended", LocalCoordination()
@@ -161,6 +162,7 @@ def halves(first: TransactionalSink[Any], second: TransactionalSink[Any]) -> Tri
     return topology
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_delta_table_takes_out_again_what_another_sink_refuses(spark: SparkSession, tmp_path: Path) -> None:
     second = Refuses(tmp_path / "mended")
@@ -173,6 +175,7 @@ def test_a_delta_table_takes_out_again_what_another_sink_refuses(spark: SparkSes
     assert (of_delta(tmp_path / "rows"), second.rows) == ([*range(1, 7)], 6)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_what_files_have_is_not_left_out_and_comes_to_the_others(spark: SparkSession, tmp_path: Path) -> None:
     second, coordination = Refuses(tmp_path / "mended"), LocalCoordination()

@@ -116,6 +116,7 @@ def test_a_second_start_is_refused_by_name(spark: SparkSession, zookeeper: str, 
         query.process_all_available(PATIENCE_SECONDS)
 
 
+@pytest.mark.long
 def test_a_killed_zookeeper_ends_the_query_by_name_and_the_next_start_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_session_whose_workers_run_another_python_is_refused_with_what_that_la
         probe.ensure_workers(spark, "wc")
 
 
+@pytest.mark.long
 def test_topologies_of_a_process_share_a_session_that_ends_with_the_last_and_no_user_code_holds_up_an_end(
     tmp_path: Path,
 ) -> None:
@@ -119,5 +120,6 @@ assert spark.range(3).count() == 3
 """
 
 
+@pytest.mark.long
 def test_a_users_session_outlives_a_topology_also_after_one_that_was_built(tmp_path: Path) -> None:
     ran(USERS, tmp_path)

@@ -123,6 +123,7 @@ class Shouted(CombinerAggregator[int]):
         return 0
 
 
+@pytest.mark.long
 def test_where_nobody_knows_which_one_fails_it_is_found(
     spark: SparkSession, config: TridentConfig, tmp_path: Path
 ) -> None:
@@ -243,6 +244,7 @@ class Remember(StateUpdater[Any]):
         self.seen.append((len(tuples), {row.batch for row in tuples}))
 
 
+@pytest.mark.long
 def test_small_and_large_batches_each_keep_their_rows_and_their_place(
     spark: SparkSession, config: TridentConfig
 ) -> None:

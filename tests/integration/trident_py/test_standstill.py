@@ -124,6 +124,7 @@ def test_an_emitter_that_blocks_is_named_with_the_line_where_it_stands(let_go: t
     assert hearing.events[-1].waits_for == ()
 
 
+@pytest.mark.long
 def test_a_source_that_is_away_and_one_without_input_are_named() -> None:
     for spout, wanted in (
         (Away(), "the source of spout 'lines' is unavailable: FailedException: no route to host, for "),
@@ -199,6 +200,7 @@ def held_up(state: StateFactory, lock: Callable[[], object]) -> Iterator[Trident
         query.process_all_available(PATIENCE_SECONDS)
 
 
+@pytest.mark.long
 @pytest.mark.postgres
 def test_who_locks_a_table_in_postgresql_is_named(postgres: str) -> None:
     with psycopg.connect(postgres, application_name="some report") as other:
@@ -211,6 +213,7 @@ def test_who_locks_a_table_in_postgresql_is_named(postgres: str) -> None:
             other.rollback()
 
 
+@pytest.mark.long
 @pytest.mark.mysql
 def test_who_locks_a_row_in_mysql_is_named(mysql: str) -> None:
     with closing(MySQLState(mysql, table="counts").database.link()) as link:
@@ -226,6 +229,7 @@ def test_who_locks_a_row_in_mysql_is_named(mysql: str) -> None:
             link.rollback()
 
 
+@pytest.mark.long
 def test_who_has_the_write_lock_of_a_sqlite_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "counts.db"
     program = f"""
@@ -250,6 +254,7 @@ input()
         others[0].communicate("\n")
 
 
+@pytest.mark.long
 @pytest.mark.zookeeper
 @pytest.mark.spark
 def test_another_process_is_told_too(

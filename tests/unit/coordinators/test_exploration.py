@@ -649,6 +649,7 @@ def test_the_product_catches_each_defect_of_its_machine_by_itself(machine: type[
     assert not isinstance(caught(machine), Violation)
 
 
+@pytest.mark.long
 def test_each_assertion_of_the_machine_has_been_seen_to_fail() -> None:
     tree = ast.parse(inspect.getsource(master))
     lines = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)}

@@ -134,6 +134,7 @@ class AddsFactory(StateFactory):
         return Adds(self.path)
 
 
+@pytest.mark.long
 def test_a_state_that_promises_no_more_than_at_least_once_may_ignore_the_transaction(tmp_path: Path) -> None:
     path = tmp_path / "counts.json"
     report = counted(lambda: AddsFactory(path), lambda: list(Adds(path).stored().items()))
@@ -156,6 +157,7 @@ def test_two_checks_of_a_state_give_the_same_report(tmp_path: Path) -> None:
     assert report(tmp_path / "one.json") == report(tmp_path / "other.json")
 
 
+@pytest.mark.long
 def test_a_state_that_ignores_the_transaction_is_condemned(tmp_path: Path) -> None:
     path = tmp_path / "counts.json"
     factory = AddsFactory(path)

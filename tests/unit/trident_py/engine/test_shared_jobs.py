@@ -125,6 +125,7 @@ def test_a_row_says_nothing_about_whose_failure_it_is(world: World, text: str) -
     assert world.jobs.ran == [[1], [2, 3, 4, 5], [2, 3, 5]]
 
 
+@pytest.mark.long
 def test_however_many_have_a_bad_row_each_fails_for_itself(world: World) -> None:
     bad = 600  # more than Python has frames for, if each took two
     failed, processed = world.outcome(["bad"] * bad)
