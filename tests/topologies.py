@@ -1,10 +1,12 @@
-"""Set-up that tests of several files share: streams, topologies, and processes of `trident`."""
+"""What tests of several files share: streams, topologies, processes of `trident`, and waiting for something."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -33,6 +35,14 @@ def words(topology: TridentTopology) -> Stream:
 def config(zookeeper: str) -> TridentConfig:
     """A topology's settings for a ZooKeeper: a few transactions at once, and a short session."""
     return TridentConfig(zookeeper=zookeeper, max_spout_pending=3, session_timeout=5)
+
+
+def until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until ``holds`` returns true; fail if it doesn't within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def fields(stream: Stream) -> str:

@@ -18,7 +18,6 @@ from coordinators.batches.definitions import Definitions
 from coordinators.batches.failures import Failures
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.master import MasterBatchCoordinator
-from coordinators.record.parking import Parked
 from coordinators.record.record import Bindings, Empty, Released
 from coordinators.values.canonical import Json
 from coordinators.values.transaction_time import TransactionTimes
@@ -53,21 +52,25 @@ class Admission:
         self._window_at, self._empty, idle = window_at, None, self._idle
         if not idle:
             return []
-        ready = list(self._defined(idle, now))
-        if (release := self._next_release) in idle[len(ready) : len(ready) + 1]:
+        release = self._next_release
+        ready = list(self._defined(idle, now, release))
+        following = idle[len(ready) : len(ready) + 1]
+        if release in following:
             return [*ready, release]
         is_closing = any(self._is_unbound(txid) for txid in ready)  # its time is now
         if window_at is not None and self.times.at(now) >= window_at and not is_closing:
-            following = idle[len(ready) : len(ready) + 1]
             self._empty = next((txid for txid in following if self._waits_for_window(txid, window_at)), None)
         return ready if self._empty is None else [*ready, self._empty]
 
-    def _defined(self, idle: range, now: float) -> Iterator[int]:
-        """Yield the first transactions of ``idle``, as long as each has a definition or is known to be empty."""
+    def _defined(self, idle: range, now: float, release: int) -> Iterator[int]:
+        """Yield the first transactions of ``idle``, as long as each has a definition or is known to be empty.
+
+        ``release`` is the transaction that releases a parked one next; the caller decides about it.
+        """
         one_new = self._interval > 0
         defined = set(self.definitions.startable(now, self._number_held_until, one_new=one_new))
         for txid in idle:
-            if txid == self._next_release:
+            if txid == release:
                 return
             number = self.bindings.number(txid)
             if self.machine.parked.is_parking(txid):
@@ -152,11 +155,8 @@ class Admission:
     @property
     def _next_release(self) -> int:
         """The transaction that releases a parked one next, as soon as it may start; 0: none waits."""
-        return max(self.machine.attempt_ids, default=self.machine.current_txid - 1) + 1 if self._waiting else 0
-
-    @property
-    def _waiting(self) -> Parked | None:
-        return self.machine.parked.waiting
+        machine = self.machine
+        return machine.current_txid + len(machine.attempt_ids) if machine.parked.waiting else 0
 
     def _waits_for_window(self, txid: int, window_at: int) -> bool:
         """Return true if ``txid`` starts empty when the window ends: no transaction in progress lets it fire."""

@@ -461,8 +461,6 @@ class Definitions:
             f"{number} is left out, and a spout's part of it was never attempted: {definition}"
         )
         self.close_before(number)
-        for part in definition.parts.values():
-            part.resolved = {}
         definition.stage = Stage.CLOSED
         if number == self.frontier:
             self._seek(number + 1)
@@ -537,7 +535,7 @@ def _restored(metadata: Mapping[str, Json], seen: Mapping[str, Fingerprint], *, 
 
 
 def check_same(topology: str, message: Fingerprinted, before: Fingerprint) -> None:
-    """Compare the rows of an attempt with those of an earlier one.
+    """Check that an attempt has read the same rows as an earlier attempt of its transaction.
 
     Raises:
         SpoutError: they differ, and the spout has promised the same.

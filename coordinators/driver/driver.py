@@ -391,8 +391,8 @@ class CoordinatorDriver:
     def _emit_batch(self, attempt: TransactionAttempt) -> None:
         txid, parked = attempt.txid, self.machine.parked
         time, edges = self.times.known[txid], self._open(attempt, StreamId.BATCH)
-        if parked.parking is not None and parked.is_parking(txid):
-            self.streams.emit_batch(attempt, None, {}, time, edges, parked.parking.first_attempt_id)
+        if (parking := parked.parking) is not None and parking.txid == txid:
+            self.streams.emit_batch(attempt, None, {}, time, edges, parking.first_attempt_id)
             return
         released = parked.released_in(txid)
         number = self.bindings.number(txid) if released is None else released.number

@@ -33,11 +33,8 @@ TWO_STORES: dict[str, Any] = {**TWO, "stores": (StoreKind.UNDO, StoreKind.UNDO)}
 
 PARK, RELEASE = Action.PARK, Action.RELEASE
 
-ONE: dict[str, Any] = {"rows": 2, "max_spout_pending": 1, "processes": 1}
-"""One transaction after the other, in one process."""
-
-SINGLE: dict[str, Any] = {**ONE, "rows": 1}
-"""One transaction."""
+SINGLE: dict[str, Any] = {"rows": 1, "max_spout_pending": 1, "processes": 1}
+"""One transaction, in one process."""
 
 JOIN: dict[str, Any] = {
     "sources": ("left", "right"),

@@ -196,13 +196,7 @@ def _add_reset_options(reset: argparse.ArgumentParser) -> None:
 def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
     wish.set_defaults(module="wish", action=name)
     wish.add_argument("name", metavar="NAME", type=_text, help="the topology")
-    wish.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=_seconds,
-        default=ANSWER_SECONDS,
-        help=f"how long to wait for the leader; the command takes effect even later ({ANSWER_SECONDS:g})",
-    )
+    _add_timeout_option(wish)
     wish.add_argument("--reason", metavar="TEXT", default="", help="the reason, which `trident status` shows to others")
     if name == "rate":
         wish.add_argument(
@@ -306,13 +300,7 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
     tx.add_argument("txids", metavar="TXID", type=_positive, nargs="*", help="the transactions; list takes none")
     tx.add_argument("--all", action="store_true", help="release all parked transactions")
     tx.add_argument("--reason", metavar="TEXT", default="", help="why, for those who see the parked transaction")
-    tx.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=_seconds,
-        default=ANSWER_SECONDS,
-        help=f"how long to wait for the leader; the command takes effect even later ({ANSWER_SECONDS:g})",
-    )
+    _add_timeout_option(tx)
     _add_last_option(tx)
     tx.add_argument("--failed", action="store_true", help="list only transactions with a failed attempt")
 
@@ -321,6 +309,16 @@ def _add_watch_options(watch: argparse.ArgumentParser) -> None:
     watch.set_defaults(module="follow")
     watch.add_argument("name", metavar="NAME", type=_text, help="the topology")
     _add_last_option(watch)
+
+
+def _add_timeout_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=ANSWER_SECONDS,
+        help=f"how long to wait for the leader; the command takes effect even later ({ANSWER_SECONDS:g})",
+    )
 
 
 def _add_last_option(command: argparse.ArgumentParser) -> None:

@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps({**transaction.facts(), "parked": left_out[0].to_json() if left_out else None}, indent=2))
     else:
-        _print_one(transaction)
+        print_lines(lines(transaction))
         print_lines(parked_lines(left_out))
     return 0
 
@@ -197,11 +197,6 @@ def seconds_text(seconds: float) -> str:
     if seconds <= 0:
         return ""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
-
-
-def _print_one(transaction: TransactionHistory) -> None:
-    for line in lines(transaction):
-        print(safe_text(line))
 
 
 def lines(transaction: TransactionHistory) -> Iterator[str]:

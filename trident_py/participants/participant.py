@@ -293,13 +293,14 @@ class SinkParticipant(Participant):
             self._last = tx.token
 
     def ensure_parkable(self, tx: SinkTransaction, *, may_have_begun: bool) -> None:
-        tx = evolve(tx, replaces=self.replaces and self.is_told)
-        can_park = self.sink.can_park(tx) if self.sink.keeps_token else None
-        if can_park is None and not (may_have_begun if not self.sink.keeps_token else self._may_have(tx)):
-            can_park = True
-        if not can_park:
-            has = "has it, and can't remove its rows" if can_park is False else "may have its rows, and can't tell"
-            raise SinkError(f"it {has}", state=self.name, attempt=tx.attempt)
+        can_park = None
+        if self.sink.keeps_token:
+            can_park = self.sink.can_park(evolve(tx, replaces=self.replaces and self.is_told))
+            may_have_begun = self._may_have(tx)
+        if can_park is False:
+            raise SinkError("it has it, and can't remove its rows", state=self.name, attempt=tx.attempt)
+        if can_park is None and may_have_begun:
+            raise SinkError("it may have its rows, and can't tell", state=self.name, attempt=tx.attempt)
 
     def _may_have(self, tx: SinkTransaction) -> bool:
         return self._tried >= tx.txid or (self._last is not None and self._last.txid >= tx.txid)

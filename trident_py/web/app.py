@@ -290,10 +290,9 @@ def _wish_of(body: bytes) -> Wish:
     try:
         given = json.loads(body)
         reason, txids = given.pop("reason", "").strip(), tuple(given.pop("txids", ()))
-        action, by = Action(given.pop("action")), "the page"
-        wish = Wish(
-            uuid4().hex, action, Rate(**given), reason, txids=txids, by=by if action in ABOUT_TRANSACTIONS else ""
-        )
+        action = Action(given.pop("action"))
+        by = "the page" if action in ABOUT_TRANSACTIONS else ""
+        wish = Wish(uuid4().hex, action, Rate(**given), reason, txids=txids, by=by)
         wish.check()
         if (wish.action is Action.RATE) == (wish.rate == Rate()):
             raise ConfigError("batches_per_second, pending and max_batch go with the action rate, and with no other")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 from coordinators.backends.local import LocalCoordination
 from coordinators.values.secret import Secret
 from tests.servers.postgresql import PASSWORD, PostgresServer
-from tests.topologies import TRIDENT
+from tests.topologies import TRIDENT, until
 from trident_py import Count, FeederBatchSpout, MemoryMapState, TridentConfig, TridentTopology
 from trident_py.cli import main
 from trident_py.history.database import history_at
@@ -28,13 +26,6 @@ topology = TridentTopology("endless")
 numbers = topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, (1,), (2,), cycle=True))
 numbers.group_by("n").persistent_aggregate(SQLiteState({database!r}, table="counts"), Count(), "count")
 """
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def listed(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -61,7 +52,10 @@ def test_after_a_kill_the_history_says_what_was_committed_and_by_whom(
     for end in (subprocess.Popen.kill, subprocess.Popen.terminate):
         with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
             try:
-                until(lambda: committed(listed(tmp_path, capsys)) > before + 20)  # noqa: B023 - called right here
+                until(
+                    lambda: committed(listed(tmp_path, capsys)) > before + 20,  # noqa: B023 - called right here
+                    PATIENCE_SECONDS,
+                )
                 end(process)
                 process.wait(PATIENCE_SECONDS)
             finally:
@@ -97,10 +91,10 @@ def test_a_history_that_is_away_holds_nothing_up_and_is_written_when_it_is_back(
             query.process_all_available(PATIENCE_SECONDS)
             return bool(query.status.history_error) == wanted
 
-        until(lambda: feeds(True))
+        until(lambda: feeds(True), PATIENCE_SECONDS)
         assert PASSWORD not in query.status.history_error
         fresh_postgres.start()
-        until(lambda: feeds(False))
+        until(lambda: feeds(False), PATIENCE_SECONDS)
         last = query.status.last_committed
     with closing(history_at(Secret(dsn), reads=True)) as reader:
         (leadership,) = reader.leaderships("words")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from attrs import define
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.topologies import until
 from trident_py import (
     Count,
     DeltaSink,
@@ -200,7 +200,7 @@ def test_an_operator_parks_what_waits_for_its_replay_and_skips_it(tmp_path: Path
     numbers(topology, tmp_path / "never").persistent_aggregate(SQLiteState(database, table="total"), Sum("n"), "total")
     settings = TridentConfig(retry=RetryPolicy(attempts=9, backoff=3600.0, backoff_max=3600.0))
     with topology.start(settings, coordination=LocalCoordination()) as query:
-        wait_for(lambda: query.status.failures.keys() == {2})
+        until(lambda: query.status.failures.keys() == {2})
         with pytest.raises(TridentError, match="transaction 9 has not begun"):
             query.park(9)
         query.park(2, "wrong prices")
@@ -233,7 +233,7 @@ def test_the_command_line_shows_what_is_parked_and_releases_it(
             return capsys.readouterr().out
 
         listing = ["tx", "told", "list", "--state-dir", str(tmp_path)]
-        wait_for(lambda: main(listing) == 0 and "committed" in capsys.readouterr().out)  # the history is written later
+        until(lambda: main(listing) == 0 and "committed" in capsys.readouterr().out)  # the history is written later
         assert "transaction 2 is parked, since " in told("list")
         assert "2 failures, the last: ValueError: 4 is bad" in told("show", "2")
         assert "topology 'told': transaction 7 is not parked; nothing was changed" in told("skip", "7", status=1)
@@ -264,10 +264,3 @@ def test_a_spout_that_does_not_say_that_it_gives_again_is_not_left_out(tmp_path:
     stream.persistent_aggregate(SQLiteState(tmp_path / "x.db", table="x"), Count(), "n")
     with pytest.raises(PoisonBatchError, match="failed 2 times"):
         run(topology, LocalCoordination())
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)

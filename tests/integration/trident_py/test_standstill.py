@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from coordinators.backends.local import LocalCoordination
 from tests.servers.postgresql import PASSWORD
+from tests.topologies import until
 from trident_py import (
     Count,
     FailedException,
@@ -41,13 +42,6 @@ from trident_py.cli import main
 from trident_py.interfaces.states import StateFactory
 
 PATIENCE_SECONDS = 60
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def said(query: TridentQuery, wanted: str) -> str:

@@ -161,7 +161,7 @@ class SQLSink(RowsSink["Prepared"], TableSink):
 
 @contextmanager
 def _as_sink(topology: str | None = None) -> Iterator[None]:
-    """Convert the errors of a state into those of a sink."""
+    """Raise the errors of a state as errors of the sink."""
     try:
         yield
     except StateError as error:
