@@ -160,7 +160,7 @@ def finish(world: World) -> None:
     if world.wished:
         world.on_wish(Action.RESUME)
     world.end_own_pauses()
-    world.is_mended = True
+    world.is_mended = world.parks_poison
     for _ in range(QUIET_STEPS):
         if world.oracle.is_done():
             return
