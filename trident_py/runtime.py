@@ -43,6 +43,7 @@ from trident_py.engine.rows.row_engine import RowEngine, spark_needed
 from trident_py.engine.spark.shared_job import small_session
 from trident_py.engine.spark.spark_engine import SparkEngine
 from trident_py.engine.threads.commits import Commits
+from trident_py.engine.threads.parked_rows import ParkedRows
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
 from trident_py.engine.threads.streams import TopologyStreams
 from trident_py.engine.threads.threads import SpoutThreads
@@ -52,6 +53,7 @@ from trident_py.engine.wiring.assembly import (
     check_fed,
     ensure_stores,
     is_passing,
+    parked_dir,
     partial_commit_of,
     settings_of,
     shape_of,
@@ -324,6 +326,7 @@ class _Leadership:
             rereads=frozenset().union(*(branch.rereads for branch in process.plan.branches)),
             commits=self._commits(spouts, participants, reads),
             reads=reads,
+            parked=ParkedRows(process.name, parked_dir(process.name, process.config)),
             jobs=jobs,
             diagnose=self._diagnosed,
             draw_edge=draw_edge,
@@ -403,6 +406,7 @@ class _Leadership:
         streams.take_over(torn, transactions.together, committed)
         for threads in streams.workers.spouts:
             threads.restore(record)
+        streams.workers.parked.remove_others(record.parked.files)
 
     def _serve(self, reads: StateReads) -> None:
         process = self.process

@@ -285,8 +285,7 @@ class Definitions:
     @classmethod
     def restored(cls, record: CoordinatorRecord, spouts: tuple[str, ...], exact: frozenset[str]) -> Definitions:
         """Return the definitions that ``record`` contains."""
-        current = record.current_txid
-        frontier = record.bindings.upto(current if record.parked.is_parking(current) else current - 1) + 1
+        frontier = record.closed_number + 1
         return cls(
             spouts,
             exact,
@@ -455,13 +454,16 @@ class Definitions:
         return all(spout in parts and parts[spout].was_attempted for spout in self.spouts)
 
     def leave_out(self, number: int) -> None:
-        """Close ``number``, the lowest: its transaction commits empty, and no spout is asked for it again."""
+        """Close ``number``, the lowest: its transaction commits empty, and no spout is asked for it again.
+
+        If an attempt of it is live, the cursors move as its emission has resolved, and no further attempt moves them.
+        """
         definition = self.known[number]
         assert self.is_whole(number), (
             f"{number} is left out, and a spout's part of it was never attempted: {definition}"
         )
         self.close_before(number)
-        definition.stage = Stage.CLOSED
+        self._close(definition)
         if number == self.frontier:
             self._seek(number + 1)
             self._complete()
@@ -499,11 +501,14 @@ class Definitions:
         for closed in sorted(known for known in self.known if known < number):
             definition = self.known[closed]
             assert definition.stage >= Stage.ATTEMPTED, f"{closed} is closed without an attempt: {definition}"
-            for spout, part in definition.parts.items():
-                self._move_cursors(spout, part.resolved)
-                part.resolved = {}
-            definition.stage = Stage.CLOSED
+            self._close(definition)
             self._check(closed)
+
+    def _close(self, definition: Definition) -> None:
+        for spout, part in definition.parts.items():
+            self._move_cursors(spout, part.resolved)
+            part.resolved = {}
+        definition.stage = Stage.CLOSED
 
     def forget_before(self, number: int) -> None:
         """Drop the definitions of transactions below ``number``."""

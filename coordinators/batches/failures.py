@@ -164,9 +164,10 @@ class Retries:
 
     def restore(self, failures: Mapping[int, Failure]) -> None:
         """Restore an earlier leader's counts; an abandoned transaction gets one more try."""
-        self.known = {
-            txid: evolve(failure, count=min(failure.count, self.attempts - 1)) for txid, failure in failures.items()
-        }
+        self.known = {txid: self._with_one_more(failure) for txid, failure in failures.items()}
+
+    def _with_one_more(self, failure: Failure) -> Failure:
+        return evolve(failure, count=min(failure.count, self.attempts - 1))
 
     def failed(
         self, attempt: TransactionAttempt, cause: BaseException, *, counts: bool, now: float, wall: float
@@ -200,6 +201,12 @@ class Retries:
     def held_until(self, txid: int) -> float:
         """Return the moment before which ``txid`` is not tried again."""
         return self._held_until.get(txid, 0.0)
+
+    def try_once_more(self, txid: int) -> None:
+        """Let one more try of ``txid`` follow at once, even if it was abandoned."""
+        self._held_until.pop(txid, None)
+        if txid in self.known:
+            self.known[txid] = self._with_one_more(self.known[txid])
 
     def failures(self, txid: int) -> int:
         """Return how often ``txid`` has failed."""
@@ -319,14 +326,19 @@ class Failures:
         self._verdicts.pop(txid, None)
         self.forget(txid)
 
-    def not_parked(self, txid: int, refusal: str) -> BaseException:
-        """Return the error that ends the topology: ``txid`` has failed too often and can't be parked."""
+    def try_once_more(self, txid: int) -> None:
+        """Allow one more try of ``txid``, at once, as a start does: if it fails again, it is abandoned."""
+        self._verdicts.pop(txid, None)
+        self.retries.try_once_more(txid)
+
+    def refuse_parking(self, txid: int, refusal: str) -> None:
+        """Let the topology end because ``txid`` has failed too often and can't be parked."""
         verdict = self._verdicts[txid]
-        error = PoisonBatchError(f"{verdict}. It can't be parked either: {refusal}").locate(
-            topology=self.topology, attempt=getattr(verdict, "attempt", None), state=getattr(verdict, "state", None)
-        )
+        error = PoisonBatchError(f"{verdict}. It can't be parked either: {refusal}", topology=self.topology)
+        if isinstance(verdict, TridentError):
+            error.locate(attempt=verdict.attempt, spout=verdict.spout, state=verdict.state)
         error.__cause__ = verdict.__cause__
-        return error
+        self._verdicts[txid] = error
 
     def other_rows(self, attempt: TransactionAttempt, cause: SpoutError) -> None:
         """Abandon a released transaction: its spout has other rows now than when it was parked."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import ClassVar, TypeAlias
 
-from attrs import define, evolve
+from attrs import define, evolve, field
 
 from coordinators.batches.admission import Admission
 from coordinators.record.parking import ERROR_CHARS_MAX, Parked, ParkedList
@@ -28,11 +28,13 @@ class ParkingRules:
         admission: only read.
         settings: the policy of the topology, and its limits.
         incarnation: of the topology.
+        refused: the transactions that could not be parked by policy, although they have failed too often.
     """
 
     admission: Admission
     settings: LeadershipSettings
     incarnation: int
+    refused: set[int] = field(factory=set, init=False)
 
     @property
     def _parked(self) -> ParkedList:
@@ -59,11 +61,16 @@ class ParkingRules:
         """
         txid, machine = self.admission.machine.current_txid, self.admission.machine
         is_poison = isinstance(verdict, PoisonBatchError) and verdict.state not in self.settings.windows
-        if not is_poison or self._parked.is_parking(txid) or txid not in machine.attempt_ids:
+        if not is_poison or self._parked.is_parking(txid) or txid not in machine.attempt_ids or txid in self.refused:
             return False
         if self._parked.released_in(txid) is not None:
             return True
         return self.settings.parks_poison and not self._unparkable(txid) and not self._too_many(txid)
+
+    def stores(self, txid: int) -> bool:
+        """Return true if rows of ``txid`` are stored before it is parked, because a spout can't emit them again."""
+        is_first = self._parked.released_in(txid) is None
+        return bool(self.settings.stored_spouts) and is_first and self.admission.bindings.number(txid) is not None
 
     def _too_many(self, txid: int) -> bool:
         row = range(txid - PARKED_IN_A_ROW_MAX, txid)

@@ -10,16 +10,14 @@ Effects never call back: their results are posted, and handled in a later turn. 
 
 `CoordinatorDriver.turn` never waits and takes the time as arguments. So a simulation can run it step by step.
 ``now`` is by the monotonic clock, ``wall`` is the machine's time of day, both in seconds.
-
-`BatchStreams` is the interface of the data plane.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from attrs import define, evolve, field
 
@@ -27,7 +25,8 @@ from coordinators.batches.admission import Admission
 from coordinators.batches.definitions import Definitions, check_same
 from coordinators.batches.failures import Failures
 from coordinators.batches.parking_rules import ParkingRules
-from coordinators.batches.spout_coordinator import Ask
+from coordinators.driver.batch_streams import Batch, BatchStreams
+from coordinators.driver.parking_desk import ParkingDesk
 from coordinators.driver.publisher import Publisher
 from coordinators.driver.record_writer import OwedSuccesses, RecordWriter
 from coordinators.driver.wish_desk import Request, WishDesk
@@ -47,6 +46,7 @@ from coordinators.protocol.messages import (
     OffsetsResolved,
     OutputsAnswered,
     Reported,
+    RowsStored,
     StopRequested,
     SuccessDelivered,
 )
@@ -59,19 +59,15 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
-    ParkWanted,
     Stopping,
     StoreRecord,
     StreamId,
     Ticked,
-    Wished,
 )
 from coordinators.record.record import Bindings, CoordinatorRecord
 from coordinators.record.store import RecordStore
-from coordinators.record.wishes import Action, Wish
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Json
-from coordinators.values.errors import SpoutError, TridentError, our_bug
+from coordinators.values.errors import SpoutError, TridentError
 from coordinators.values.log_fields import logging_about
 from coordinators.values.settings import LeadershipSettings
 from coordinators.values.transaction_time import LeaderClock, TransactionTimes
@@ -106,77 +102,6 @@ class IdleWaiters:
         self._waiting.clear()
 
 
-class BatchStreams(Protocol):
-    """The data plane, as the control plane sees it: three streams and their consumers. No method may block."""
-
-    def consumers(self, stream: StreamId) -> int:
-        """Return how many consumers ``$batch`` or ``$commit`` has; each reports the edge that it receives."""
-        ...
-
-    def ask(self, spout: str, ask: Ask) -> None:
-        """Make the spout's coordinator answer ``ask``, on the spout's own thread."""
-        ...
-
-    def emit_batch(
-        self,
-        attempt: TransactionAttempt,
-        number: int | None,
-        metadata: Mapping[str, Json],
-        time: int,
-        edges: Sequence[int],
-        parks: int | None = None,
-    ) -> None:
-        """Process ``attempt``.
-
-        Args:
-            attempt: its id for states and sinks.
-            number: the transaction's number for spouts; None for an empty transaction: spouts are not called.
-            metadata: the definition of the transaction, by spout.
-            time: the transaction's, in milliseconds since 1970.
-            edges: one for each consumer.
-            parks: the first attempt id from which on attempts of this transaction are empty, because it is parked;
-                None: it is not. No branch runs for an empty attempt, and outputs change nothing but their token.
-        """
-        ...
-
-    def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
-        """Ask each output whether it can commit ``attempt`` as an empty one; `OutputsAnswered` is posted.
-
-        Args:
-            attempt: the next attempt of a transaction that is to be parked.
-            may_have_begun: whether a commit of the transaction may have begun; False: no output has any of it.
-        """
-        ...
-
-    def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
-        """Commit these consecutive attempts in this order; the values are the edges of each."""
-        ...
-
-    def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
-        """Notify all consumers that ``attempt`` is committed for good; ``number`` is as in `emit_batch`."""
-        ...
-
-    def cancel(self, attempt: TransactionAttempt) -> None:
-        """Stop working on ``attempt``, and discard the work that it prepared."""
-        ...
-
-    def take(self) -> Sequence[Message]:
-        """Return the results since the last call; `Reported` is posted when there are any."""
-        ...
-
-    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
-        """Return the phases that some task is visibly working on; they don't time out."""
-        ...
-
-    def next_window_at(self) -> int | None:
-        """Return when the next time window with committed rows ends; None: no window waits.
-
-        By the times of transactions, in milliseconds since 1970: the first transaction at that time or later lets the
-        window fire. Until then, time must not go back.
-        """
-        ...
-
-
 # large: all parts of a leadership meet here: one turn in one order; the decisions of each part are in its own file
 @define(kw_only=True)
 class CoordinatorDriver:
@@ -185,6 +110,7 @@ class CoordinatorDriver:
     Attributes:
         streams: the data plane, which carries out the announcements.
         draw_edge: returns a random number from 1 to ``EDGE_MAX``.
+        stored_spouts: as in `LeadershipSettings`.
         idle_turn: seconds after which a turn is taken even if no message arrives.
         publisher: publishes events and the status.
         stopping: whether the process was asked to stop.
@@ -202,7 +128,8 @@ class CoordinatorDriver:
     owed: OwedSuccesses
     writer: RecordWriter
     wishes: WishDesk
-    parking: ParkingRules
+    parking: ParkingDesk
+    stored_spouts: frozenset[str]
     machine: MasterBatchCoordinator = field(init=False)  # this and the next three belong to the admission
     definitions: Definitions = field(init=False)
     times: TransactionTimes = field(init=False)
@@ -210,7 +137,6 @@ class CoordinatorDriver:
     idle: IdleWaiters = field(factory=IdleWaiters, init=False)
     stopping: bool = field(default=False, init=False)
     finished: bool = field(default=False, init=False)
-    _parked_by: Wish | None = field(default=None, init=False)  # the wish for which outputs are being asked
     _wall: float = field(default=0.0, init=False)  # the time of day at the beginning of this turn
     _followups: list[Event] = field(factory=list, init=False)
 
@@ -237,6 +163,7 @@ class CoordinatorDriver:
         """
         admission = _admission(topology, record, settings, Definitions.restored(record, spouts, exact), clock)
         owed = OwedSuccesses.restored(record)
+        wishes = WishDesk(topology, store, wished)
         publisher = publisher or Publisher()
         publisher.follow(topology, store, admission)
         return cls(
@@ -250,8 +177,9 @@ class CoordinatorDriver:
             admission=admission,
             owed=owed,
             writer=RecordWriter(store, record, admission, owed),
-            wishes=WishDesk(topology, store, wished),
-            parking=ParkingRules(admission, settings, store.identity.incarnation),
+            wishes=wishes,
+            parking=ParkingDesk(wishes, ParkingRules(admission, settings, store.identity.incarnation)),
+            stored_spouts=settings.stored_spouts,
         )
 
     def __attrs_post_init__(self) -> None:
@@ -288,8 +216,9 @@ class CoordinatorDriver:
         for message in messages:
             for event in self._take(message, now):
                 commands += self._handle(event, now)
-        for wished in self._wished():
-            commands += self._handle(wished, now)
+        if self.wishes.is_due or self.wishes.waiting or self.machine.storing:
+            for event in self.parking.events():
+                commands += self._handle(event, now)
         commands += self._handle(Ticked(self.admission.ready(now, self.streams.next_window_at())), now)
         self._carry_out(commands, now)
         self._expire_silent(now)
@@ -337,14 +266,20 @@ class CoordinatorDriver:
         for message in self.streams.take():
             yield from self._take(message, now)
 
-    def _take_request(self, request: Request | StopRequested | OutputsAnswered) -> Iterable[Event]:
-        if isinstance(request, OutputsAnswered):
-            return self._answered(request)
-        if not isinstance(request, StopRequested):
-            return self.wishes.hear(request, is_stopping=self.stopping)
-        self.stopping = True
-        self.finished = self.finished or not request.drain
-        return (Stopping(),)
+    def _take_request(self, message: Request | StopRequested | OutputsAnswered | RowsStored) -> Iterable[Event]:
+        match message:
+            case OutputsAnswered():
+                return self.parking.answered(message, self._wall)
+            case RowsStored(attempt):
+                if self.machine.is_live(attempt):
+                    self.parking.take_stored(message)
+                return ()
+            case StopRequested(drain):
+                self.stopping = True
+                self.finished = self.finished or not drain
+                return (Stopping(),)
+            case _:
+                return self.wishes.hear(message, is_stopping=self.stopping)
 
     def _carry_out(self, commands: list[Command], now: float) -> None:
         stores = [command for command in commands if isinstance(command, StoreRecord)]
@@ -391,12 +326,17 @@ class CoordinatorDriver:
     def _emit_batch(self, attempt: TransactionAttempt) -> None:
         txid, parked = attempt.txid, self.machine.parked
         time, edges = self.times.known[txid], self._open(attempt, StreamId.BATCH)
+        batch = Batch(attempt=attempt, number=None, metadata={}, time=time, edges=edges)
         if (parking := parked.parking) is not None and parking.txid == txid:
-            self.streams.emit_batch(attempt, None, {}, time, edges, parking.first_attempt_id)
+            self.streams.emit_batch(evolve(batch, parks=parking.first_attempt_id))
             return
-        released = parked.released_in(txid)
-        number = self.bindings.number(txid) if released is None else released.number
-        self.streams.emit_batch(attempt, number, self.admission.metadata(txid), time, edges)
+        metadata, number = self.admission.metadata(txid), self.bindings.number(txid)
+        if self.machine.storing == txid:
+            metadata = {spout: each for spout, each in metadata.items() if spout in self.stored_spouts}
+            batch = evolve(batch, parks=attempt.attempt_id, stores=True)
+        elif (released := parked.released_in(txid)) is not None:
+            number, batch = released.number, evolve(batch, stored=released.stored)
+        self.streams.emit_batch(evolve(batch, number=number, metadata=metadata))
 
     def _next_attempt(self, txid: int) -> TransactionAttempt:
         return TransactionAttempt(txid, self.machine.attempt_ids[txid] + 1)
@@ -429,58 +369,16 @@ class CoordinatorDriver:
 
     def _end_if_given_up(self) -> None:
         verdict = self.failures.verdict(self.machine.current_txid)
-        if verdict is None or self._parked_by is not None:
+        if verdict is None or self.parking.deciding:
             return
-        if not self.stopping and self.parking.parks(verdict):
-            self._parked_by = self.wishes.parks_poison()
-            self._followups.append(ParkWanted(self.machine.current_txid))
+        if not self.stopping and (parks := self.parking.poisoned(verdict)):
+            self._followups.append(parks)
             return
-        self._end_by(verdict)
-
-    def _end_by(self, verdict: BaseException) -> None:
         try:
             self.writer.write()  # stores the failures for later readers
         except TridentError as error:
             log.warning("topology %s: the reason for its end could not be stored: %s", self.topology, error)
         raise verdict
-
-    # --- parking ------------------------------------------------------------------------------------------------------
-
-    def _wished(self) -> Iterator[Event]:
-        """Yield the operators' wishes that are decided now; the machine handles each before the next is decided."""
-        if not (self.wishes.is_due or self.wishes.waiting):
-            return
-        for wish in self.wishes.take():
-            refusal = self.parking.refusal(wish)
-            if wish.action is Action.RETRY and not refusal:
-                self.failures.pardon(wish.txids[0] if wish.txids else self.machine.current_txid)
-            yield Wished(wish, refusal)
-        for wish in self.wishes.waiting[:]:
-            if refusal := self.parking.refusal(wish):
-                self.wishes.decide(wish)
-                yield Wished(wish, refusal)
-            elif self._parked_by is None and self.parking.is_due(wish.txids[0]):
-                self._parked_by = wish
-                yield ParkWanted(wish.txids[0])
-
-    def _answered(self, answered: OutputsAnswered) -> Iterator[Event]:
-        """Decide whether a transaction is parked, now that its outputs have answered."""
-        wish, self._parked_by = self._parked_by, None
-        assert wish is not None, our_bug(f"{answered} answers nobody")
-        self.wishes.decide(wish)
-        if answered.refusal:
-            if wish.epoch and self.failures.verdict(answered.txid):  # an operator may have pardoned it meanwhile
-                self._end_by(self.failures.not_parked(answered.txid, answered.refusal))
-            yield Wished(wish, answered.refusal)
-            return
-        entry = self.parking.entry(answered.txid, wish, self._wall)
-        log.warning(
-            "topology %s: transaction %d is parked by %s", self.topology, answered.txid, wish.by or "an operator"
-        )
-        self.failures.pardon(answered.txid)
-        yield Wished(wish, entry=entry)
-        if (number := self.bindings.number(answered.txid)) is not None:
-            self.definitions.leave_out(number)
 
     # --- definitions --------------------------------------------------------------------------------------------------
 
@@ -523,7 +421,9 @@ class CoordinatorDriver:
     # --- idleness and the end -----------------------------------------------------------------------------------------
 
     def _answer_idle(self) -> None:
-        quiet = not (self.machine.active or self.owed.attempt_ids or self._followups or self.machine.asked)
+        machine = self.machine
+        is_deciding = machine.asked or (machine.storing and not self.stopping)
+        quiet = not (machine.active or self.owed.attempt_ids or self._followups or is_deciding)
         if self.stopping and quiet:
             self.finished = True
         is_held = not (self.stopping or self.machine.takes_new)

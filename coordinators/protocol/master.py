@@ -33,6 +33,9 @@ the transaction out (`AskOutputs`). If all can, a write decides it. From then on
 empty, under this leader and later ones. It commits alone, and the write that closes it puts it on the list. A release
 is the next new transaction that begins: it processes what was parked.
 
+If a spout can't emit the batch again later (`RowsWanted`), one more attempt starts before that write, alone. It only
+stores rows. When it is PROCESSED, the write names these rows, and the same attempt is the first empty one.
+
 Before the commands leave the machine, `_check` asserts every invariant. If the machine has a defect, the leadership
 ends there, and nothing wrong is stored or announced.
 """
@@ -56,14 +59,15 @@ from coordinators.protocol.protocol import (
     Event,
     ParkWanted,
     PhaseAcked,
+    RowsWanted,
     Stopping,
     StoreRecord,
     StreamId,
     Ticked,
     Wished,
 )
-from coordinators.record.parking import NOTHING_PARKED, ParkedList, Parking
-from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Outcome, Standing
+from coordinators.record.parking import NOTHING_PARKED, ParkedList
+from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Outcome, Standing, Wish
 from coordinators.values.attempt import FIRST_ATTEMPT_ID, INITIAL_TXID, TransactionAttempt
 from coordinators.values.errors import our_bug
 
@@ -80,10 +84,10 @@ class AttemptStatus(StrEnum):
 
 def parked_after(before: StoreRecord, wished: Wished) -> ParkedList:
     """Return the parked transactions after ``wished``, which isn't refused, is carried out upon ``before``."""
-    parked, current = before.parked, before.current_txid
+    parked = before.parked
     match wished.wish.action:
-        case Action.PARK if wished.entry is not None:
-            return parked.park(Parking(current, before.attempt_ids[current] + 1, wished.entry))
+        case Action.PARK if wished.parking is not None:
+            return parked.park(wished.parking)
         case Action.RELEASE:
             return parked.want(wished.wish.txids)
         case Action.SKIP:
@@ -117,6 +121,8 @@ class MasterBatchCoordinator:
         standing: the wishes in effect.
         parked: the transaction that is being parked, and the parked ones.
         asked: the transaction for which outputs are being asked; 0: none. Nothing starts meanwhile.
+        storing: the transaction with an attempt that only stores rows; 0: none. Nothing else starts meanwhile.
+        parks_by: the wish for which outputs are being asked or rows stored; None: no wish is.
     """
 
     max_spout_pending: int = 1
@@ -129,6 +135,8 @@ class MasterBatchCoordinator:
     standing: Standing = NOTHING_STANDS
     parked: ParkedList = NOTHING_PARKED
     asked: int = field(default=0, init=False)
+    storing: int = field(default=0, init=False)
+    parks_by: Wish | None = field(default=None, init=False)
     _active: dict[int, ActiveTransaction] = field(factory=dict, init=False)
     # The next step is checked against these: the last record that was given to be stored, and the last txid that
     # began to commit.
@@ -164,11 +172,12 @@ class MasterBatchCoordinator:
         """The txids of the window that are active, or may start as soon as they are ready."""
         if self.asked:
             return self.window[:0]
+        window = self.window[:1] if self.storing else self.window
         if self.takes_new:
-            return self.window
+            return window
         # A pause starts nothing, a drain replays what was begun. Both maps begin at current_txid, without gaps.
         begun = self._active if self.is_paused else self.attempt_ids
-        return self.window[: len(begun)]
+        return window[: len(begun)]
 
     def handle(self, event: Event) -> list[Command]:
         """Return the commands that follow from an event, in the order in which to carry them out.
@@ -178,9 +187,9 @@ class MasterBatchCoordinator:
         Raises:
             AssertionError: the machine has a defect, which the message describes.
         """
-        may_act, active = self._may_act(event), len(self._active)
+        may_act, active, is_stored = self._may_act(event), len(self._active), self.has_stored_rows
         commands = self._answer(event)
-        self._check(event, commands, may_act=may_act, active=active)
+        self._check(event, commands, may_act=may_act, active=active, is_stored=is_stored)
         return commands
 
     def _answer(self, event: Event) -> list[Command]:
@@ -193,8 +202,10 @@ class MasterBatchCoordinator:
                 return list(self._fail(attempt))
             case Stopping():
                 self.is_stopping = True
-            case ParkWanted(txid):
-                return list(self._ask_outputs(txid))
+            case ParkWanted(txid, wish):
+                return list(self._ask_outputs(txid, wish))
+            case RowsWanted(txid):
+                self._store_rows(txid)
             case Wished():
                 return list(self._carry_out(event))
             case _:
@@ -206,10 +217,18 @@ class MasterBatchCoordinator:
         entry = self._active.get(attempt.txid)
         return entry is not None and entry.attempt == attempt
 
-    def _carry_out(self, wished: Wished) -> Iterator[StoreRecord]:
-        wish = wished.wish
-        if wish.action is Action.PARK:
-            self.asked = 0
+    @property
+    def has_stored_rows(self) -> bool:
+        """Whether the attempt that only stores rows has stored them, and it is to be decided now what follows."""
+        lowest = self._active.get(self.storing)
+        return lowest is not None and lowest.status is AttemptStatus.PROCESSED
+
+    def _carry_out(self, wished: Wished) -> Iterator[Command]:
+        wish, is_decided, is_stored = wished.wish, wished.wish == self.parks_by, self.has_stored_rows
+        if is_decided:
+            if wished.refusal and self.storing:
+                yield from self._cancel_from(self.storing)
+            self.asked, self.storing, self.parks_by = 0, 0, None
         if not wished.refusal:
             self.standing = self.standing.after(wish)
             self.parked = parked_after(self._store(), wished)
@@ -219,13 +238,19 @@ class MasterBatchCoordinator:
             yield evolve(self._store(), outcomes=(outcome,))
         elif not wished.refusal:
             yield self._store()
+        if is_decided and is_stored:
+            yield from self._commit_lowest()
 
-    def _ask_outputs(self, txid: int) -> Iterator[Command]:
-        if self.asked or txid != self.current_txid:
+    def _ask_outputs(self, txid: int, wish: Wish) -> Iterator[Command]:
+        if self.parks_by or txid != self.current_txid:
             return
-        self.asked = txid
+        self.asked, self.parks_by = txid, wish
         yield from self._cancel_from(txid)
         yield AskOutputs(txid)
+
+    def _store_rows(self, txid: int) -> None:
+        if self.asked == txid:
+            self.asked, self.storing = 0, txid
 
     def _end_drain(self) -> bool:
         """Turn a drain into a pause if every begun transaction is committed; return true if it did."""
@@ -284,6 +309,8 @@ class MasterBatchCoordinator:
         yield EmitSuccess(attempt)
 
     def _commit_lowest(self) -> Iterator[Command]:
+        if self.storing:
+            return
         processed = takewhile(lambda entry: entry.status is AttemptStatus.PROCESSED, self._active.values())
         group = list(islice(processed, self._group_max))
         for entry in group:
@@ -329,7 +356,7 @@ class MasterBatchCoordinator:
             case Wished():
                 return True
             case ParkWanted(txid):
-                return not self.asked and txid == self.current_txid
+                return not self.parks_by and txid == self.current_txid
             case PhaseAcked(attempt, StreamId.BATCH):
                 return self.is_live(attempt) and self._active[attempt.txid].status is AttemptStatus.PROCESSING
             case PhaseAcked(attempt, StreamId.COMMIT):
@@ -338,7 +365,7 @@ class MasterBatchCoordinator:
                 return self.is_live(attempt)
         return False
 
-    def _check(self, event: Event, commands: list[Command], *, may_act: bool, active: int) -> None:
+    def _check(self, event: Event, commands: list[Command], *, may_act: bool, active: int, is_stored: bool) -> None:
         """Assert that the invariants hold after ``event``.
 
         Args:
@@ -346,12 +373,14 @@ class MasterBatchCoordinator:
             commands: the answer.
             may_act: whether commands were allowed to follow.
             active: how many transactions were active before.
+            is_stored: whether `has_stored_rows` was true before.
         """
         assert may_act or not commands, self._bug(event, "something follows from what changes nothing")
         tried = self._last_store.attempt_ids
         for command in commands:
             active += self._check_command(event, command, tried)
         self._check_wish(event, commands)
+        self._check_parking(event, is_stored=is_stored)
         self._check_commits(event, [command.attempt for command in commands if isinstance(command, EmitCommit)])
         if commands and isinstance(event, AttemptFailed | ParkWanted):
             self._check_cancelled(event)
@@ -373,7 +402,7 @@ class MasterBatchCoordinator:
                 assert closed, self._bug(event, f"{attempt} succeeds before it is closed")
                 return -1
             case CancelAttempt(attempt):
-                has_cause = isinstance(event, AttemptFailed | ParkWanted)
+                has_cause = isinstance(event, AttemptFailed | ParkWanted | Wished)
                 assert has_cause, self._bug(event, f"{attempt} is cancelled, none failed")
                 return -1
             case AskOutputs(txid):
@@ -385,7 +414,7 @@ class MasterBatchCoordinator:
             return
         told = [outcome.wish for each in commands if isinstance(each, StoreRecord) for outcome in each.outcomes]
         due = [] if event.wish.epoch else [event.wish.id]
-        assert not (event.wish.action is Action.PARK and self.asked), self._bug(event, "outputs are still being asked")
+        assert event.wish != self.parks_by, self._bug(event, "it is decided, and still waited for")
         assert told == due, self._bug(event, f"{told} is carried out")
 
     def _check_record(self, event: Event, record: StoreRecord) -> None:
@@ -416,6 +445,15 @@ class MasterBatchCoordinator:
                 due = due.close(last.current_txid)
         assert record.parked == due, self._bug(event, f"{last.parked} turns into {record.parked}")
 
+    def _check_parking(self, event: Event, *, is_stored: bool) -> None:
+        if not isinstance(event, Wished) or event.parking is None:
+            return
+        txid, last = event.parking.txid, self.attempt_ids[self.current_txid]
+        is_next = event.parking.first_attempt_id == (last if is_stored else last + 1)
+        is_alone = [*self._active] == ([txid] if is_stored else [])
+        is_safe = txid == self.current_txid and is_next and is_alone
+        assert is_safe, self._bug(event, f"an attempt of {txid} with rows may commit")
+
     def _check_asked(self, event: Event, txid: int) -> None:
         assert txid == self.current_txid == self.asked, self._bug(event, f"outputs are asked for {txid}")
         assert not self._active, self._bug(event, "outputs are asked while attempts are live")
@@ -435,7 +473,8 @@ class MasterBatchCoordinator:
         if not group:
             return
         due = range(self.current_txid, self.current_txid + len(group))
-        in_turn = isinstance(event, PhaseAcked) and self._begun_upto < due.start and all(map(self.is_live, group))
+        is_cause = isinstance(event, PhaseAcked) or (isinstance(event, Wished) and event.parking is not None)
+        in_turn = is_cause and not self.storing and self._begun_upto < due.start and all(map(self.is_live, group))
         behind = self._active.get(due.stop)
         most = 1 if self._last_store.parked.is_parking(due.start) else self.group_max
         is_full = len(group) == most or behind is None or behind.status is AttemptStatus.PROCESSING
@@ -459,7 +498,10 @@ class MasterBatchCoordinator:
         position = StoreRecord(current, self.attempt_ids, self.committing, self.standing, parked=self.parked)
         assert len(txids) == active, self._bug(event, "a transaction came or went without a command")
         assert ends == (current, current + active - 1), self._bug(event, "the active transactions have a gap")
-        assert lowest not in (AttemptStatus.PROCESSED, AttemptStatus.COMMITTED), self._bug(event, f"{current} is stuck")
+        is_deciding = bool(self.asked or self.storing)
+        assert is_deciding == (self.parks_by is not None), self._bug(event, "nobody waits for what is asked or stored")
+        is_stuck = lowest is AttemptStatus.COMMITTED or (lowest is AttemptStatus.PROCESSED and not self.storing)
+        assert not is_stuck, self._bug(event, f"{current} is stuck")
         assert position == self._last_store, self._bug(event, "what is durable has changed, and is not stored")
         assert isinstance(event, Wished) or not self._may_act(event), self._bug(event, "not all was done that follows")
 

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import field, frozen
 
 from coordinators.protocol.protocol import StreamId
+from coordinators.record.parking import StoredRows
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json
 
@@ -148,6 +149,15 @@ class Fingerprinted:
 
 
 @frozen
+class RowsStored:
+    """The rows that ``spout`` emitted in ``attempt`` are stored; posted before the emission is acked."""
+
+    attempt: TransactionAttempt
+    spout: str
+    stored: StoredRows
+
+
+@frozen
 class SuccessDelivered:
     """Every ``success`` of ``txid`` has returned."""
 
@@ -216,6 +226,7 @@ Message = (
     | PauseRequested
     | Reported
     | ResumeRequested
+    | RowsStored
     | StopRequested
     | SuccessDelivered
     | WishesChanged

@@ -9,7 +9,7 @@ back:
 - `CancelAttempt` reaches it as `AttemptCancelled`; there is no answer.
 - `StoreRecord` stays with the driver, which writes the record before it carries out the commands after it.
 - `AskOutputs` reaches it as `OutputsWanted`; the message `OutputsAnswered` comes back, and the driver makes `Wished` of
-  it.
+  it, or first `RowsWanted`, if rows have to be stored.
 - The message `Failed` becomes the event `AttemptFailed`. The next `Ticked` starts the transaction again. But if its
   kind is `FATAL`, the driver ends the leadership, and the machine receives no further event.
 
@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList
+from coordinators.record.parking import NOTHING_PARKED, ParkedList, Parking
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing, Wish
 from coordinators.values.attempt import TransactionAttempt
 
@@ -73,7 +73,15 @@ class Stopping:
 
 @frozen
 class ParkWanted:
-    """``txid``, the lowest transaction, is to be parked, if its outputs can leave it out."""
+    """``txid``, the lowest transaction, is to be parked by ``wish``, if its outputs can leave it out."""
+
+    txid: int
+    wish: Wish
+
+
+@frozen
+class RowsWanted:
+    """``txid``, which its outputs can leave out, needs one more attempt, which only stores the rows of its batch."""
 
     txid: int
 
@@ -84,15 +92,15 @@ class Wished:
 
     Attributes:
         refusal: why it can't be carried out; empty: it can.
-        entry: for a wish to park that can be carried out, the entry of the lowest transaction.
+        parking: for a wish to park that can be carried out, how the lowest transaction is parked.
     """
 
     wish: Wish
     refusal: str = ""
-    entry: Parked | None = None
+    parking: Parking | None = None
 
 
-Event = Ticked | PhaseAcked | AttemptFailed | Stopping | ParkWanted | Wished
+Event = Ticked | PhaseAcked | AttemptFailed | Stopping | ParkWanted | RowsWanted | Wished
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------

@@ -11,12 +11,31 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from coordinators.values.canonical import Fingerprint, Json
 
 ERROR_CHARS_MAX = 4 * 1024
 """The length of a stored error; a longer one is cut."""
+
+
+@frozen(kw_only=True)
+class StoredRows:
+    """The rows that a spout emitted for a parked transaction, in a file, because it can't emit them again later.
+
+    Attributes:
+        file: the name of the file, in the topology's directory for parked rows.
+        host: the machine that wrote it; shown if another one doesn't find it.
+        bytes: the length of the file.
+        hash: of its content.
+        rows: how many rows it has.
+    """
+
+    file: str
+    host: str
+    bytes: int
+    hash: str
+    rows: int
 
 
 @frozen(kw_only=True)
@@ -28,6 +47,7 @@ class Parked:
         number: by which spouts know it.
         definition: the metadata of its batch, by spout.
         fingerprints: of the rows of its attempts, by spout, where an attempt has read all of them.
+        stored: the stored rows of its batch, by spout, of spouts that can't emit them again later.
         attempts: how many attempts have failed.
         error: the last failure, as text; empty: none is known.
         since: when it was parked, seconds since 1970; shown, never compared.
@@ -41,6 +61,7 @@ class Parked:
     number: int
     definition: Mapping[str, Json] = field(hash=False)
     fingerprints: Mapping[str, Fingerprint] = field(factory=dict, hash=False)
+    stored: Mapping[str, StoredRows] = field(factory=dict, hash=False)
     attempts: int = 0
     error: str = ""
     since: float = 0.0
@@ -61,6 +82,7 @@ class Parked:
             "number": self.number,
             "definition": dict(self.definition),
             "fingerprints": {spout: [each.rows, each.sum, each.kind] for spout, each in self.fingerprints.items()},
+            "stored": {spout: asdict(each) for spout, each in self.stored.items()},
             "attempts": self.attempts,
             "error": self.error,
             "since": self.since,
@@ -78,7 +100,8 @@ class Parked:
             KeyError, TypeError, ValueError: ``body`` is not its stored form.
         """
         seen = {spout: Fingerprint(*each) for spout, each in body["fingerprints"].items()}
-        return cls(**{**body, "fingerprints": seen})
+        stored = {spout: StoredRows(**each) for spout, each in body["stored"].items()}
+        return cls(**{**body, "fingerprints": seen, "stored": stored})
 
 
 @frozen
@@ -121,6 +144,12 @@ class ParkedList:
     def released_in(self, txid: int) -> Parked | None:
         """Return the entry that ``txid`` releases; None: it releases none."""
         return next((each for each in self.entries if each.released_as == txid), None)
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The names of all files with rows of parked transactions."""
+        entries = [*self.entries, *([self.parking.entry] if self.parking else [])]
+        return frozenset(each.file for entry in entries for each in entry.stored.values())
 
     @property
     def parking_txid(self) -> int | None:

@@ -114,8 +114,8 @@ class Bindings:
         return Bindings(empty, self.forgotten + forgotten, released)
 
 
-RECORD_VERSION = 5
-"""Of the format of records. Versions 1 to 4 were written before the first release; they are refused."""
+RECORD_VERSION = 6
+"""Of the format of records. Versions 1 to 5 were written before the first release; they are refused."""
 
 INLINE_BYTES_MAX = 4 * 1024
 """The maximum size of metadata that is stored in the head, see `INLINE_TOTAL_BYTES_MAX`."""
@@ -216,6 +216,15 @@ class CoordinatorRecord:
     standing: Standing = NOTHING_STANDS
     outcomes: tuple[Outcome, ...] = ()
     parked: ParkedList = NOTHING_PARKED
+
+    @property
+    def closed_number(self) -> int:
+        """The number of the last transaction that spouts are never asked for again.
+
+        It is committed, or is being parked.
+        """
+        is_parking = self.parked.is_parking(self.current_txid)
+        return self.bindings.upto(self.current_txid if is_parking else self.current_txid - 1)
 
     def definition(self, txid: int) -> Mapping[str, Json]:
         """Return the last definition of ``txid``, by spout; nothing if it is empty, or was never attempted."""

@@ -17,6 +17,7 @@ from math import inf
 from attrs import define, field, frozen
 
 from coordinators.batches.spout_coordinator import Ask
+from coordinators.driver.batch_streams import Batch
 from coordinators.driver.driver import CoordinatorDriver
 from coordinators.protocol.messages import (
     Acked,
@@ -35,7 +36,6 @@ from coordinators.record.record import CoordinatorRecord
 from coordinators.record.store import InMemoryCoordination, InMemoryRecordStore
 from coordinators.takeover.takeover import recover
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Json
 from coordinators.values.errors import TridentError
 from coordinators.values.settings import LeadershipSettings
 from coordinators.values.transaction_time import LeaderClock
@@ -91,17 +91,9 @@ class ScriptPlane:
         """Store the ask; it is answered in the step's tick."""
         self.asks.append(ask)
 
-    def emit_batch(
-        self,
-        attempt: TransactionAttempt,
-        number: int | None,
-        metadata: Mapping[str, Json],
-        time: int,
-        edges: Sequence[int],
-        parks: int | None = None,
-    ) -> None:
-        self.said.append(f"BATCH {attempt}")
-        self._wait_for(attempt, StreamId.BATCH, edges)
+    def emit_batch(self, batch: Batch) -> None:
+        self.said.append(f"BATCH {batch.attempt}")
+        self._wait_for(batch.attempt, StreamId.BATCH, batch.edges)
 
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         """Answer that all can: a script has no outputs."""

@@ -21,7 +21,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -34,6 +34,7 @@ from pyspark.sql import SparkSession
 
 import trident_py.runtime
 from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
+from coordinators.driver.batch_streams import Batch
 from coordinators.takeover import takeover
 from coordinators.values.attempt import TransactionAttempt
 from tests.faults import beside as outputs
@@ -107,10 +108,9 @@ class Program:
     def _written(self, store: ZooKeeperRecordStore, record: Any) -> None:
         self.journal.tell("record", epoch=store.epoch, current=record.current_txid, upto=record.success_upto)
 
-    def _emitted(
-        self, _: object, attempt: TransactionAttempt, number: int | None, metadata: Mapping[str, Any], *_rest: object
-    ) -> None:
-        splits = metadata.get("lines", [])  # an empty transaction, which closes a window, has none
+    def _emitted(self, _: object, batch: Batch) -> None:
+        attempt = batch.attempt
+        splits = batch.metadata.get("lines", [])  # an empty transaction, which closes a window, has none
         self.announced[attempt] = splits
         self.journal.tell("emitted", txid=attempt.txid, attempt=attempt.attempt_id, splits=splits)
 

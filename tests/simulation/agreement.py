@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import combinations
 
 from tests.simulation.rules import Violation
-from tests.simulation.stores import Rows, Store
+from tests.simulation.stores import Rows, Store, source_of
 
 
 def check_agreement(stores: Mapping[str, Store], committed: int, group_max: int) -> None:
@@ -47,8 +47,3 @@ def _check_rows(one: Store, other: Store, committed: int) -> None:
 
 def _read_by(store: Store, rows: Rows) -> Rows:
     return tuple(row for row in rows if source_of(row[0]) in store.reads) if store.reads else rows
-
-
-def source_of(name: str) -> str:
-    """The source of a row, by the name that it has there: that of the source, or of a partition of it."""
-    return name.partition(".")[0]

@@ -129,6 +129,11 @@ SCOPES = {
         Scope("parked, a sink: a commit that lands late", {PARK: 1, **LATE}, stores=(COMPARE,), **SINGLE),
         Scope("parked, a user's state: a kill", {PARK: 1, "kill": 1}, stores=(UNDO, StoreKind.UNFENCED), **SINGLE),
         Scope("parked by policy: a crash at any step", {"crash at a step": 1}, poison=1, parks=True, **SINGLE),
+        Scope("parked, learned: a crash at any step", {PARK: 1, "crash at a step": 1}, learns=True, **SINGLE),
+        Scope("parked and released, learned: a kill", {PARK: 1, RELEASE: 1, "kill": 1}, learns=True, **SINGLE),
+        Scope("parked and released, opaque", {PARK: 1, RELEASE: 1}, exact=False, learns=True, **SINGLE),
+        Scope("parked, opaque: a kill", {PARK: 1, "kill": 1}, exact=False, **SINGLE),
+        Scope("parked and refused: two wishes", {PARK: 2}, stores=(UNDO, StoreKind.UNFENCED), **SINGLE),
         Scope("parked, fed: a kill", {PARK: 1, "kill": 1}, feeds="store0", **SINGLE),
         Scope("parked, windows: a kill", {PARK: 1, "kill": 1}, windows=True, **SINGLE),
         Scope("fed: a crash at any step", {"crash at a step": 1}, feeds="store0"),
@@ -279,6 +284,8 @@ GATE = {
     "listed at a takeover": "parked: a crash at any step",
     "released once": "parked and released",
     "released over a takeover": "parked and released: a kill",
+    "positions of what is parked": "parked and released, learned: a kill",
+    "stored rows released": "parked and released, opaque",
     "decided once": "parked twice, several messages in a turn",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""

@@ -135,7 +135,7 @@ def _driver(world: World, process: Process) -> Any:
         tuple((t, e.attempt.attempt_id, e.status) for t, e in machine.active.items()),
         tuple(sorted(machine.attempt_ids.items())),
         str(machine.committing),
-        (machine.asked, _parked(machine.parked), driver._parked_by and driver._parked_by.id),
+        (machine.asked, machine.storing, _parked(machine.parked), str(driver.parking._undecided)),
         tuple(wish.id for wish in driver.wishes.waiting),
         _definitions(driver.definitions),
         str(driver.bindings),
@@ -224,7 +224,7 @@ def _plane(process: Process) -> Any:
 
 def _executor(executor: TridentBoltExecutor) -> Any:
     return (
-        f"{executor.attempt} {executor.parks}",
+        f"{executor.attempt} {executor.batch.parks} {executor.batch.stores}",
         tuple(sorted(executor.emitting)),
         tuple(sorted(executor.waiting)),
         str(sorted(map(str, executor.jobs))),

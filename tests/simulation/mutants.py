@@ -337,6 +337,17 @@ class ReleasingAnew(CoordinatorDriver):
         super().start(now, wall)
 
 
+class StayingAtWhatIsParked(Definitions):
+    """Doesn't move the positions past what is parked."""
+
+    __slots__ = ()
+
+    def leave_out(self, number: int) -> None:
+        for part in self.known[number].parts.values():
+            part.resolved = {}
+        super().leave_out(number)
+
+
 class DecidingTwice(WishDesk):
     """Reads what was decided in this turn once more."""
 
@@ -385,6 +396,7 @@ DEFINITIONS: dict[str, type[Definitions]] = {
     "standing definitions": DefiningAnew,
     "stored extents": ForgettingSplits,
     "moved cursors": LeavingCursors,
+    "positions of what is parked": StayingAtWhatIsParked,
 }
 
 

@@ -8,10 +8,10 @@ from urllib.parse import unquote
 
 from attrs import define, field
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.driver.driver import CoordinatorDriver
 from coordinators.record.record import CoordinatorRecord, decode
 from coordinators.record.wishes import Action
-from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.errors import (
     CoordinationLost,
     FencedError,
@@ -20,9 +20,9 @@ from coordinators.values.errors import (
     StateError,
     TridentError,
 )
-from tests.simulation.agreement import check_agreement, check_together, source_of
+from tests.simulation.agreement import check_agreement, check_together
 from tests.simulation.rules import Violation
-from tests.simulation.stores import Entry, Store
+from tests.simulation.stores import Entry, Store, source_of
 from tests.simulation.wishes import WishRules
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Oracle:
             if parking.txid == parking.entry.txid:
                 self.numbers.setdefault(parking.txid, parking.entry.number)
         for txid, entry in entries.items():
-            rows = tuple((name, n) for name, split in sorted(entry.definition.items()) for n in range(*split))  # type: ignore[misc]  # begin and end
+            rows = tuple(row for spout in sorted(entry.definition) for row in self.world.rows_of(entry, spout))
             known = parked.rows.setdefault(txid, rows)
             self.require(known == rows, "S23", f"{txid} was parked with {known}, and is with {rows}")
         if before is None:
@@ -172,15 +172,15 @@ class Oracle:
             )
             self.require(kept, "S8", f"the pin of {pin.attempt} is gone, and its commit isn't closed")
 
-    def batch_announced(
-        self, attempt: TransactionAttempt, number: int | None, time: int, parks: int | None = None
-    ) -> None:
+    def batch_announced(self, batch: Batch) -> None:
         """Stored before it is announced, and never announced before; with the time of its transaction."""
-        record = self.record
+        record, attempt, number, time, parks = self.record, batch.attempt, batch.number, batch.time, batch.parks
         parking = record.parked.parking if record else None
         first = parking.first_attempt_id if parking and parking.txid == attempt.txid else None
+        if batch.stores and first is None:
+            first = attempt.attempt_id
         self.require(parks == first, "S23", f"{attempt} is announced as one that parks from {parks} on, due is {first}")
-        is_own = parks is None and attempt.txid not in self.world.parked.released
+        is_own = (parks is None or batch.stores) and attempt.txid not in self.world.parked.released
         stored = record is not None and record.attempt_ids.get(attempt.txid) == attempt.attempt_id
         self.require(stored, "S5", f"batch {attempt} was announced before it was stored")
         known = record is not None and (number is None or number in record.metadata or not is_own)
@@ -228,7 +228,7 @@ class Oracle:
         machine = driver.machine
         next_txid = machine.current_txid + len(machine.active)
         is_closing = any(time >= end for txid, time in self.times.items() if txid > self.committed)
-        if not machine.takes_new:
+        if not machine.takes_new or machine.parks_by:
             return  # what is due waits
         is_full = len(machine.active) >= len(machine.window) or next_txid in machine.attempt_ids
         if is_closing or is_full or self.damaged or self.world.poison:
@@ -292,6 +292,11 @@ class Oracle:
     def _given_up(self) -> None:
         """S15: in its turn, and with the reason in the record."""
         poison, record = self.world.poison, self.record
+        if self.world.parks_poison and record is not None:  # there it is a number, of whatever transaction has it
+            lowest = self.committed + 1
+            released = record.parked.released_in(lowest)
+            number = released.number if released else self.numbers.get(lowest)
+            poison = lowest if number == poison else poison
         self.require(self.committed == poison - 1, "S15", f"{poison} is given up after {self.committed}")
         failure = record.failures.get(poison) if record else None
         count = failure.count if failure else 0

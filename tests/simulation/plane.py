@@ -13,6 +13,7 @@ from attrs import define, evolve, field
 
 from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
 from coordinators.batches.spout_coordinator import Ask
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import (
     Acked,
     Diagnosis,
@@ -21,11 +22,13 @@ from coordinators.protocol.messages import (
     Message,
     OffsetsResolved,
     Reported,
+    RowsStored,
 )
 from coordinators.protocol.protocol import StreamId
+from coordinators.record.parking import StoredRows
 from coordinators.record.record import CoordinatorRecord
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Fingerprint, Json
+from coordinators.values.canonical import Fingerprint
 from coordinators.values.errors import CoordinationLost, TridentError
 from tests.simulation.partitions import Sent, emitted
 from tests.simulation.plane_mutants import plane_of
@@ -134,19 +137,11 @@ class Plane:
         """Answered on the spout's own thread."""
         self.process.post("answer", EMIT_SECONDS, spout, ask, lane=f"coordinator {spout}")
 
-    def emit_batch(
-        self,
-        attempt: TransactionAttempt,
-        number: int | None,
-        metadata: Mapping[str, Json],
-        time: int,
-        edges: Sequence[int],
-        parks: int | None = None,
-    ) -> None:
+    def emit_batch(self, batch: Batch) -> None:
         """Announce a batch."""
         self.process.may_crash("before emit_batch")
-        self.process.world.oracle.batch_announced(attempt, number, time, parks)
-        self._announce(BatchAnnounced(attempt, number, metadata, time, edges, parks))
+        self.process.world.oracle.batch_announced(batch)
+        self._announce(BatchAnnounced(batch))
 
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         """On the commit thread."""
@@ -253,18 +248,31 @@ class Plane:
             self._emission_failed(emit, OSError("out of reach"), FailureKind.UNREACHABLE)
             return
         try:
-            if world.chance.happens("user code fails") or (self._is_poison(attempt) and not world.shares):
+            is_poison = self._is_poison(attempt) and not world.shares and not emit.stores
+            if world.chance.happens("user code fails") or is_poison:
                 raise ValueError("user code")
+            if emit.stored is not None and world.has("stored rows released"):
+                self.report(self._given(emit, world.files[emit.stored.file], ()))
+                return
             rows, resolved = self._emitted(emit, world.sources[spout])
+            stored = (self._stored(emit, rows),) if emit.stores else ()
         except Violation:
             raise
         except Exception as error:  # noqa: BLE001 - what an emitter raises fails its attempt
             kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.USER_CODE
             self._emission_failed(emit, error, kind)
             return
-        self.report(self._given(emit, rows, resolved))
+        self.report(self._given(emit, rows, (*resolved, *stored)))
 
-    def _given(self, emit: Emit, rows: Rows, resolved: tuple[OffsetsResolved, ...]) -> Emitted:
+    def _stored(self, emit: Emit, rows: Rows) -> RowsStored:
+        """A file of its own, which no crash takes away."""
+        world = self.process.world
+        file = f"{emit.attempt} {emit.spout} {len(world.files)}"
+        world.files[file] = rows
+        stored = StoredRows(file=file, host=self.process.name, bytes=len(rows), hash="", rows=len(rows))
+        return RowsStored(emit.attempt, emit.spout, stored)
+
+    def _given(self, emit: Emit, rows: Rows, resolved: tuple[OffsetsResolved | RowsStored, ...]) -> Emitted:
         number = list(self.process.world.sources).index(emit.spout)
         return Emitted(
             attempt=emit.attempt,
@@ -276,7 +284,7 @@ class Plane:
             edges={
                 branch: 1 << 8 + 4 * number + branch
                 for branch, each in enumerate(self.machine.shape.branches)
-                if emit.spout in each.spouts
+                if emit.spout in each.spouts and not emit.stores
             },
             resolved=resolved,
         )
@@ -314,7 +322,7 @@ class Plane:
     def _is_poison(self, attempt: TransactionAttempt) -> bool:
         """A batch that always fails: also when it is released, until it is mended."""
         world, executor = self.process.world, self.machine._executors.get(attempt)
-        number = executor.number if world.parks_poison and executor else attempt.txid
+        number = executor.batch.number if world.parks_poison and executor else attempt.txid
         return number == world.poison and not world.is_mended
 
     def _fail_job(self, job: Job) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 from attrs import evolve
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Diagnosis, SuccessDelivered
 from tests.simulation.rules import Rules
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.commit_lane import CommitGroup, CommitLane, CommitOutput
 from trident_py.engine.plane.instructions import CommitStep, Instruction, Post
 from trident_py.engine.plane.plane import DataPlane
-from trident_py.engine.plane.stimuli import BatchAnnounced, Emitted
+from trident_py.engine.plane.stimuli import Emitted
 from trident_py.engine.plane.work import Half, Job, JobMember, TopologyShape
 
 
@@ -82,7 +83,7 @@ class StartingEarly(DataPlane):
 
     __slots__ = ()
 
-    def _announce(self, batch: BatchAnnounced) -> Iterator[Instruction]:
+    def _announce(self, batch: Batch) -> Iterator[Instruction]:
         yield from super()._announce(batch)
         self._executors[batch.attempt].__class__ = Hasty
 

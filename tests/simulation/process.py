@@ -256,7 +256,7 @@ class Process:
             attempts=self.world.attempts,
             backoff=self.world.backoff,
             backoff_max=2.0,
-            not_parkable="" if all(s.exact and not s.learns for s in self.world.sources.values()) else "a spout can't",
+            stored_spouts=frozenset(s.name for s in self.world.sources.values() if s.learns or not s.exact),
             parks_poison=self.world.parks_poison,
         )
 
@@ -267,7 +267,7 @@ class Process:
             if source.learns:
                 coordinator, self.emitters[name] = halves(self.world, source)
                 positions = dict(record.cursors.get(name, Cursors()).items())
-                self.emitters[name].restore(positions, record.bindings.upto(record.current_txid - 1))
+                self.emitters[name].restore(positions, record.closed_number)
             self.coordinators[name] = TridentSpoutCoordinator("simulated", name, coordinator, source.exact)
 
     def _moved(self, spout: str, definition: Any) -> Mapping[str, Any] | None:

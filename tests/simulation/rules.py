@@ -83,6 +83,8 @@ RULES = {
     "listed at a takeover": "a takeover that closes a parked transaction puts it on the list",
     "released once": "the write that closes a release takes the parked transaction off the list",
     "released over a takeover": "a release that has begun stays bound to its transaction over a takeover",
+    "positions of what is parked": "positions of spouts move past the rows that are stored for a parked transaction",
+    "stored rows released": "a release emits the stored rows, not what the spout has at that moment",
     "decided once": "a wish to park that was decided in a turn is not read again in it",
     "own deadline": "a leader stops by its own clock before another can lead",
 }

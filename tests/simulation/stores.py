@@ -123,12 +123,12 @@ class ParkedRows:
             self.released[entry.token.txid]
             for store in stores
             for entry in store.ledger
-            if entry.token.txid in self.released and not entry.is_left_out
+            if entry.token.txid in self.released and not (entry.is_left_out or entry.is_passed_over)
         }
         return self.rows.keys() - counted
 
     def _of(self, store: Store, txid: int) -> Rows:
-        return tuple(row for row in self.rows.get(txid, ()) if not store.reads or row[0] in store.reads)
+        return tuple(row for row in self.rows.get(txid, ()) if not store.reads or source_of(row[0]) in store.reads)
 
 
 @define
@@ -361,3 +361,8 @@ def key_of(row: tuple[str, int]) -> str:
 
 def _adding(count: int) -> Callable[[int | None], int]:
     return lambda old: (old or 0) + count
+
+
+def source_of(name: str) -> str:
+    """The source of a row, by the name that it has there: that of the source, or of a partition of it."""
+    return name.partition(".")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, evolve, field, frozen
 
@@ -12,6 +12,7 @@ from coordinators.backends.zookeeper.session import Conflict
 from coordinators.backends.zookeeper.znodes import Create, Step
 from coordinators.protocol.messages import PauseRequested, ResumeRequested
 from coordinators.record.declarations import Declared
+from coordinators.record.parking import Parked
 from coordinators.record.wishes import Action
 from tests.simulation.chance import Chance
 from tests.simulation.copies import copied
@@ -20,7 +21,7 @@ from tests.simulation.plane import COMMIT_SECONDS, LATE_SECONDS
 from tests.simulation.process import Killed, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
-from tests.simulation.stores import Given, Group, ParkedRows, Sent, Store, StoreKind
+from tests.simulation.stores import Given, Group, ParkedRows, Rows, Sent, Store, StoreKind
 from tests.simulation.windows import Windows
 from tests.simulation.wishes import PARENT, pending, wish_of
 from tests.simulation.zookeeper import SESSION_SECONDS, Node, Server
@@ -64,6 +65,7 @@ class World:
         wished: how often an operator has wished something.
         parks_poison: whether a transaction that fails too often is parked.
         parked: what was ever parked.
+        files: the rows that were stored for parked transactions, by file.
         is_mended: whether what always failed fails no more.
     """
 
@@ -83,6 +85,7 @@ class World:
     large_rows: int = 10**9
     parks_poison: bool = False
     parked: ParkedRows = field(factory=ParkedRows)
+    files: dict[str, Rows] = field(factory=dict)
     is_mended: bool = False
     added: Source | None = None
     window: Windows | None = None
@@ -239,9 +242,16 @@ class World:
         elif action is Action.RETRY:
             self.on_wish(action)
 
+    def rows_of(self, entry: Parked, spout: str) -> Rows:
+        """The rows of a spout in what was parked."""
+        if spout in entry.stored:
+            return self.files[entry.stored[spout].file]
+        begin, end = cast("list[int]", entry.definition[spout])
+        return tuple((spout, n) for n in range(begin, end))
+
     def release_all(self) -> bool:
         """At the end: the code is mended, and all that is parked is released; whether an operator wishes that now."""
-        self.is_mended = True
+        self.is_mended = self.parks_poison
         record, waiting = self.oracle.record, self.oracle.wishes.waiting
         is_wished = any(self.oracle.wishes.made[wish].action is Action.RELEASE for wish in waiting)
         is_due = record is not None and any(not each.is_wanted for each in record.parked.entries) and not is_wished

@@ -111,6 +111,8 @@ def parked_lines(parked: Sequence[Parked]) -> Iterator[str]:
         state = "is being released" if each.released_as else "waits for its release" if each.is_wanted else "is parked"
         why = f": {each.reason}" if each.reason else ""
         yield f"transaction {each.txid} {state}, since {clock_text(local_time(each.since), now)}, by {each.by}{why}"
+        for spout, stored in each.stored.items():
+            yield f"  {counted(stored.rows, 'row')} of spout {spout!r} in {stored.file}, written on {stored.host}"
         if each.error:
             first, _, _ = each.error.partition("\n")
             yield f"  {counted(each.attempts, 'failure')}, the last: {first}"

@@ -194,6 +194,8 @@ class TridentConfig:
         on_poison: ``"halt"`` or ``"park"``: whether a transaction that has failed as often as `retry` allows ends the
             topology, or is left out until it is released (docs/how-to/mending.md).
         park_max: the number of parked transactions at which the next poisoned one ends the topology all the same.
+        parked_dir: the directory for rows of parked transactions whose spouts can't emit them again; it must be one
+            that all machines share on which the topology may run. None: ``state_dir``.
         accept: the intended changes of the topology: strings that a start prints when it refuses the changes. Each
             string matches one change and is used once; after that it may be kept or removed
             (docs/how-to/changing-a-topology.md).
@@ -222,6 +224,7 @@ class TridentConfig:
     store_patience: float | None = field(default=None, converter=optional(seconds), validator=_patience)
     on_poison: str = field(default="halt", validator=_one_of("halt", "park"))
     park_max: int = field(default=100, validator=_whole(1))
+    parked_dir: Path | None = field(default=None, converter=optional(Path))
     accept: tuple[str, ...] = field(default=(), converter=_texts, validator=_changes)
     zookeeper: str | None = field(default=None, validator=_connection_string)
     zookeeper_auth: Secret | None = field(default=None, converter=as_login)

@@ -127,8 +127,9 @@ class ITridentSpout(Identified, ABC, Generic[M]):
             several times a second, and without Spark it continues while Spark is busy.
         in_order: whether its batches, one after the other, have the rows in the one order of the source. This is False
             for partitioned sources, which have an order for each partition only. `check_spout` compares the order.
-        gives_again: whether it emits a batch once more from its metadata, even after the success of that batch. Then a
-            batch can be parked, and counts once it is released. So it must not forget or delete a batch at its success.
+        gives_again: whether it emits a batch once more from its metadata, even after the success of that batch. So it
+            must not forget or delete a batch at its success. If it doesn't, the rows of a batch that is parked are
+            stored.
     """
 
     output_schema: str | StructType

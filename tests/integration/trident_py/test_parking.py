@@ -8,22 +8,27 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from attrs import define
+from attrs import define, field
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.integration.trident_py.test_partitioned_spouts import Library, OpaqueLibrary, books, counted
 from tests.topologies import until
 from trident_py import (
     Count,
     DeltaSink,
     FileSink,
     FixedBatchSpout,
+    IBatchSpout,
+    ICommitterTridentSpout,
     PoisonBatchError,
     RetryPolicy,
     SQLiteState,
     SQLSink,
     Sum,
+    TridentCollector,
     TridentConfig,
     TridentQuery,
     TridentTopology,
@@ -253,9 +258,126 @@ def test_a_command_that_names_too_few_or_too_many_is_explained(
     assert "trident tx NAME" in capsys.readouterr().err
 
 
-def test_a_spout_that_does_not_say_that_it_gives_again_is_not_left_out(tmp_path: Path) -> None:
-    class Once(FixedBatchSpout):
-        gives_again = False
+@define
+class Queue:
+    """A source that gives each row away: what was acked is gone, and a replay may have more rows than before."""
+
+    rows: list[int]
+    given: dict[int, list[int]] = field(factory=dict)
+
+    def take(self, batch_id: int) -> list[int]:
+        taken = [*self.given.get(batch_id, ()), *self.rows[:2]]
+        self.rows, self.given[batch_id] = self.rows[2:], taken
+        return taken
+
+
+@define
+class FromQueue(IBatchSpout):
+    """An opaque spout; with ``fails_at``, it can't emit that batch a third time."""
+
+    queue: Queue
+    fails_at: int = 0
+    tries: int = field(default=0, init=False)
+    output_schema = "n bigint"
+
+    def emit_batch(self, batch_id: int, collector: TridentCollector) -> None:
+        self.tries += batch_id == self.fails_at
+        if self.tries > 2:
+            raise ValueError("the queue is broken")
+        for n in self.queue.take(batch_id):
+            collector.emit((n,))
+
+    def ack(self, batch_id: int) -> None:
+        self.queue.given.pop(batch_id, None)
+
+
+def from_queue(queue: Queue, tmp_path: Path, **options: Any) -> TridentTopology:
+    topology = TridentTopology("queue")
+    stream = topology.new_stream("queue", FromQueue(queue, **options)).map(
+        Fails(tmp_path / "mended"), "n bigint, k string"
+    )
+    stream.persistent_aggregate(SQLiteState(tmp_path / "x.db", table="x"), Sum("n"), "total")
+    return topology
+
+
+def opaque_config(tmp_path: Path, **settings: Any) -> TridentConfig:
+    return config(on_poison="park", state_dir=tmp_path / "state", batch_interval=0.02, **settings)
+
+
+def test_rows_that_a_spout_can_not_emit_again_are_stored_and_released_under_a_later_leader(tmp_path: Path) -> None:
+    queue, coordination = Queue([*range(1, 9)]), LocalCoordination()
+    with from_queue(queue, tmp_path).start(opaque_config(tmp_path), coordination=coordination) as query:
+        until(lambda: not queue.rows and bool(query.parked()) and not any(queue.given.values()))
+        (parked,) = query.parked()
+    (stored,) = parked.stored.values()
+    left = pa.ipc.open_file(tmp_path / "state" / "queue-parked" / stored.file).read_all()["n"].to_pylist()
+    assert BAD in left
+    assert len(left) == stored.rows
+    assert select(tmp_path / "x.db", "SELECT total FROM x") == [(36 - sum(left),)]
+    (tmp_path / "mended").touch()
+    with from_queue(queue, tmp_path).start(opaque_config(tmp_path), coordination=coordination) as query:
+        query.release(parked.txid)
+        until(lambda: query.parked() == ())
+    assert select(tmp_path / "x.db", "SELECT total FROM x") == [(36,)]
+
+
+def test_stored_rows_that_are_gone_stay_on_the_list_with_the_reason(tmp_path: Path) -> None:
+    queue, coordination = Queue([*range(1, 9)]), LocalCoordination()
+    with from_queue(queue, tmp_path).start(opaque_config(tmp_path), coordination=coordination) as query:
+        until(lambda: bool(query.parked()))
+        (parked,) = query.parked()
+        (file,) = (tmp_path / "state" / "queue-parked").iterdir()
+        file.rename(tmp_path / "elsewhere")
+        (tmp_path / "mended").touch()
+        query.release()
+        until(lambda: "is missing" in query.parked()[0].error)
+        assert query.parked()[0].txid == parked.txid
+        (tmp_path / "elsewhere").rename(file)
+        query.release()
+        until(lambda: query.parked() == () and not queue.rows)
+    assert select(tmp_path / "x.db", "SELECT total FROM x") == [(36,)]
+
+
+def test_a_batch_that_can_not_be_emitted_once_more_is_not_parked(tmp_path: Path) -> None:
+    topology = from_queue(Queue([*range(1, 9)]), tmp_path, fails_at=2)
+    query = topology.start(opaque_config(tmp_path), coordination=LocalCoordination())
+    with pytest.raises(PoisonBatchError, match=r"can't be parked either: its rows could not be stored: .*is broken"):
+        query.await_termination(PATIENCE_SECONDS)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.parametrize("spout", [Library, OpaqueLibrary])
+def test_a_batch_of_a_partitioned_spout_is_parked_and_the_partitions_go_on_behind_it(
+    spout: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    for name in "ab":
+        (tmp_path / "shelves" / name).mkdir(parents=True)
+
+    def check(row: Any) -> None:
+        if row.book == "b2" and not (tmp_path / "mended").exists():
+            raise ValueError("b2 is torn")
+
+    def library(batches: int) -> TridentTopology:
+        return books(tmp_path / "shelves", spout(tmp_path / "shelves", batches), lambda stream: stream.peek(check))
+
+    coordination = LocalCoordination()
+    for batches in (2, 4):
+        with library(batches).start(opaque_config(tmp_path), coordination=coordination, spark=spark) as query:
+            query.process_all_available(PATIENCE_SECONDS)
+            (parked,) = query.parked()
+            assert (parked.txid, parked.stored["books"].rows) == (2, 4)
+    assert sorted(counted(tmp_path / "books.db")) == [f"{shelf}{n}" for shelf in "ab" for n in (0, 1, 4, 5, 6, 7)]
+    (tmp_path / "mended").touch()
+    with library(4).start(opaque_config(tmp_path), coordination=coordination, spark=spark) as query:
+        query.release()
+        query.process_all_available(PATIENCE_SECONDS)
+    assert counted(tmp_path / "books.db") == {f"{shelf}{n}": 1 for shelf in "ab" for n in range(8)}
+
+
+def test_a_committer_spout_is_not_left_out(tmp_path: Path) -> None:
+    class Once(FixedBatchSpout, ICommitterTridentSpout[Any]):
+        pass
 
     topology = TridentTopology("once")
     stream = topology.new_stream("numbers", Once("n bigint", 2, (BAD,))).map(

@@ -28,6 +28,7 @@ from coordinators.protocol.protocol import (
     Event,
     ParkWanted,
     PhaseAcked,
+    RowsWanted,
     Stopping,
     StoreRecord,
     StreamId,
@@ -63,7 +64,8 @@ INVARIANTS = {
     "drained": "a drain is a pause as soon as all that was begun is committed",
     "asked": "outputs are asked for the lowest transaction, with nothing live, and nothing starts until they answer",
     "parked": "what is parked changes by decision only: closed, it is on the list; released and closed, it is off it",
-    "alone": "what is parked commits alone",
+    "alone": "what is parked commits alone, and the attempt that stores its rows starts alone",
+    "stored": "an attempt that stores rows commits after the decision only, as the first empty one",
 }
 
 
@@ -96,6 +98,7 @@ class World:
         parked: what the machine knows of parked transactions.
         stored_parked: what a restart would find of them.
         asked: the transaction for which outputs are being asked; 0: none.
+        storing: the transaction whose next attempt only stores rows; 0: none.
         parks: how many were to be parked.
     """
 
@@ -119,12 +122,16 @@ class World:
     parked: ParkedList = NOTHING_PARKED
     stored_parked: ParkedList = NOTHING_PARKED
     asked: int = 0
+    storing: int = 0
     parks: int = 0
 
 
 @frozen
 class Scope:
-    """How far to go; an operator has so many of ``wishes_max`` wishes, any of them, and parks ``parks_max`` times."""
+    """How far to go; an operator has so many of ``wishes_max`` wishes, any of them, and parks ``parks_max`` times.
+
+    With ``stores_rows``, an attempt may store rows before a transaction is parked.
+    """
 
     max_spout_pending: int
     txid_max: int
@@ -133,10 +140,14 @@ class Scope:
     group_max: int = 1
     wishes_max: int = 0
     parks_max: int = 0
+    stores_rows: bool = False
 
 
 EPOCH = 1
 """Of every leadership, as far as its own pause is concerned; the next one has the number after it."""
+
+PARK = Wish("", Action.PARK, epoch=EPOCH)
+"""The wish that parks."""
 
 WISHES = [(Action.PAUSE, Rate()), (Action.DRAIN, Rate()), (Action.RATE, Rate(pending=1)), (Action.RESUME, Rate())]
 
@@ -173,6 +184,7 @@ class Step:
     wished: int
     before: StoreRecord
     asked: int
+    storing: int
     parks: int
     cancelled: list[int] = field(factory=list)
     group: list[int] = field(factory=list)
@@ -193,7 +205,9 @@ class Step:
             case AttemptFailed(attempt):
                 return self.phases.get(attempt.txid, (None,))[0] != attempt.attempt_id
             case ParkWanted(txid):
-                return bool(self.asked) or txid != self.stored.current_txid
+                return bool(self.asked or self.storing) or txid != self.stored.current_txid
+            case RowsWanted(txid):
+                return self.asked != txid
             case _:
                 return False
 
@@ -207,8 +221,10 @@ class Step:
                 self.failed_in_commit = self.phases[attempt.txid][1] in IN_COMMIT
             case ParkWanted():
                 self.parks += 1
-            case Wished(wish) if wish.action is Action.PARK:
-                self.asked = 0
+            case RowsWanted(txid):
+                self.asked, self.storing = 0, txid
+            case Wished(wish) if wish == PARK:
+                self.asked = self.storing = 0
 
     # --- the commands -------------------------------------------------------------------------------------------------
 
@@ -228,7 +244,9 @@ class Step:
                 self._success(attempt)
             case CancelAttempt(attempt):
                 live = self.phases.pop(attempt.txid, (None,))[0] == attempt.attempt_id
-                self.require(live and isinstance(self.event, AttemptFailed | ParkWanted), "cancelled")
+                is_refused = isinstance(self.event, Wished) and self.event.wish == PARK and self.event.refusal
+                has_cause = isinstance(self.event, AttemptFailed | ParkWanted) or is_refused
+                self.require(live and bool(has_cause), "cancelled")
                 self.cancelled.append(attempt.txid)
             case AskOutputs(txid):
                 self.require(txid == self.stored.current_txid and not self.phases, "asked")
@@ -247,7 +265,7 @@ class Step:
         begun = sorted(command.attempt_ids.keys() - self.stored.attempt_ids.keys())
         match self.event:
             case Wished(wish, refusal="") if wish.action is Action.PARK:
-                return due.park(Parking(current, self.stored.attempt_ids[current] + 1, entry_of(current)))
+                return due.park(Parking(current, self._first_empty(current), entry_of(current)))
             case Wished(wish) if wish.action is Action.RELEASE:
                 return due.want(())
             case Ticked() if begun:
@@ -255,6 +273,10 @@ class Step:
             case PhaseAcked() if command.current_txid > current:
                 return due.close(current)
         return due
+
+    def _first_empty(self, txid: int) -> int:
+        """The live attempt, if it has stored rows; else the next one."""
+        return self.phases[txid][0] if txid in self.phases else self.stored.attempt_ids[txid] + 1
 
     def _may_stand(self, command: StoreRecord) -> list[Standing]:
         before = self.stored.standing
@@ -270,6 +292,7 @@ class Step:
         self.require(attempt.attempt_id > self.last_attempts.get(txid, -1), "new attempt")
         self.require(isinstance(self.event, Ticked) and txid in self.event.ready, "admission")
         self.require(not self.asked, "asked")
+        self.require(self.storing in (0, txid), "alone")
         self.require(not self.machine.is_stopping and txid == self._first_idle(), "admission")
         self.require(len(self.phases) < self.scope.max_spout_pending, "admission")
         stands = self.before.standing
@@ -285,6 +308,7 @@ class Step:
         )
         processed = self.phases.get(attempt.txid) == (attempt.attempt_id, AttemptStatus.PROCESSED)
         self.require(next_in_group and processed and others == self.group, "commit order")
+        self.require(not self.storing, "stored")
         self.require(len(self.group) < self.scope.group_max, "full run")
         self.require(not (self.group and self.stored.parked.is_parking(self.group[0])), "alone")
         self.group.append(attempt.txid)
@@ -313,8 +337,9 @@ class Step:
         self._check_cancelled()
         self.require(list(active) == list(range(current, current + len(active))), "contiguous")
         self.require(len(active) <= self.scope.max_spout_pending, "contiguous")
-        self.require(lowest is not AttemptStatus.PROCESSED, "prompt commit")
+        self.require(lowest is not AttemptStatus.PROCESSED or bool(self.storing), "prompt commit")
         self.require(self.asked == machine.asked, "asked")
+        self.require(self.storing == machine.storing, "stored")
         self.require(not isinstance(self.event, ParkWanted) or bool(self.asked), "asked")
         if self.group and len(self.group) < self.scope.group_max and not self.stored.parked.is_parking(current):
             self.require(self.phases.get(self.group[-1] + 1, (0, None))[1] is not AttemptStatus.PROCESSED, "full run")
@@ -335,6 +360,7 @@ class Step:
         return (
             is_open
             and not self.asked
+            and not (self.storing and self.phases)
             and len(self.phases) < min(self.scope.max_spout_pending, stands.rate.pending or txid)
         )
 
@@ -416,12 +442,18 @@ class Explorer:
     def _parking(self, world: World) -> Iterator[Event]:
         """The lowest transaction is parked, if outputs can leave it out; and what is parked is released."""
         if world.parks < self.scope.parks_max and world.attempt_ids and not world.parked.is_parking(world.current_txid):
-            yield ParkWanted(world.current_txid)
-            yield ParkWanted(world.current_txid + 1)
-        if world.asked:
-            wish = Wish("", Action.PARK, epoch=EPOCH)
-            yield Wished(wish, refusal="an output has it")
-            yield Wished(wish, entry=entry_of(world.asked))
+            yield ParkWanted(world.current_txid, PARK)
+            yield ParkWanted(world.current_txid + 1, PARK)
+        txid = world.asked or world.storing
+        last = dict(world.attempt_ids).get(txid, 0)
+        has_rows = (txid, last, AttemptStatus.PROCESSED) in world.phases
+        if txid:
+            yield Wished(PARK, refusal="an output has it")
+            yield Wished(evolve(PARK, by="another"), refusal="it is committed")
+        if world.asked and self.scope.stores_rows:
+            yield RowsWanted(world.asked)
+        if world.asked or has_rows:
+            yield Wished(PARK, parking=Parking(txid, last + (0 if has_rows else 1), entry_of(txid)))
         if world.parked.entries:
             yield Wished(Wish("", Action.RELEASE, epoch=EPOCH))
 
@@ -439,7 +471,8 @@ class Explorer:
             standing=world.standing,
             parked=world.parked,
         )
-        machine.asked = world.asked
+        machine.asked, machine.storing = world.asked, world.storing
+        machine.parks_by = PARK if world.asked or world.storing else None
         for txid, attempt_id, status in world.active:
             machine._active[txid] = ActiveTransaction(TransactionAttempt(txid, attempt_id), status)
             if status in IN_COMMIT:
@@ -459,6 +492,7 @@ class Explorer:
             world.wished,
             stored,
             world.asked,
+            world.storing,
             world.parks,
         )
 
@@ -485,6 +519,7 @@ class Explorer:
             parked=machine.parked,
             stored_parked=stored.parked,
             asked=step.asked,
+            storing=step.storing,
             parks=step.parks,
         )
 
@@ -521,6 +556,7 @@ class Explorer:
             standing=machine.standing,
             parked=machine.parked,
             asked=0,
+            storing=0,
             stored=(current, attempt_ids, committing, standing.led_by(EPOCH + 1)),
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import define, field
 
 from coordinators.batches.spout_coordinator import Ask, TridentSpoutCoordinator
+from coordinators.driver.batch_streams import Batch
 from coordinators.driver.driver import CoordinatorDriver
 from coordinators.driver.publisher import Publisher
 from coordinators.protocol.messages import (
@@ -25,7 +26,6 @@ from coordinators.record.store import InMemoryCoordination
 from coordinators.takeover.takeover import recover
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.batch_coordinator import BatchCoordinator
-from coordinators.values.canonical import Json
 from coordinators.values.settings import LeadershipSettings
 from coordinators.values.transaction_time import LeaderClock
 
@@ -78,6 +78,7 @@ class World:
     window_at: int | None = None
     windows_asked: int = 0
     numbers: dict[int, int | None] = field(factory=dict)
+    batches: dict[str, Batch] = field(factory=dict)
     successes: list[tuple[int, int | None]] = field(factory=list)
     times: dict[str, int] = field(factory=dict)
     exact: bool = True
@@ -120,20 +121,15 @@ class World:
     def answers(self, spout: str, ask: Ask) -> Iterator[Defined | NotReady | DefinitionFailed]:
         return TridentSpoutCoordinator("test", spout, self.spouts[spout], self.exact).answers(ask)
 
-    def emit_batch(
-        self,
-        attempt: TransactionAttempt,
-        number: int | None,
-        metadata: Mapping[str, Json],
-        time: int,
-        edges: Sequence[int],
-        parks: int | None = None,
-    ) -> None:
-        self.said.append(f"BATCH {attempt}" if parks is None else f"EMPTY {attempt}")
-        self.numbers[attempt.txid] = number
-        self.times[str(attempt)] = time
-        self.metadata[str(attempt)] = dict(metadata)
-        self.edges[str(attempt), StreamId.BATCH] = list(edges)
+    def emit_batch(self, batch: Batch) -> None:
+        attempt = batch.attempt
+        kind = "STORE" if batch.stores else "BATCH" if batch.parks is None else "EMPTY"
+        self.said.append(f"{kind} {attempt}")
+        self.batches[str(attempt)] = batch
+        self.numbers[attempt.txid] = batch.number
+        self.times[str(attempt)] = batch.time
+        self.metadata[str(attempt)] = dict(batch.metadata)
+        self.edges[str(attempt), StreamId.BATCH] = list(batch.edges)
 
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         self.said.append(f"ASK {attempt}{'' if may_have_begun else ', never begun'}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import define, field
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.stimuli import Emitted
@@ -22,12 +23,9 @@ class TridentBoltExecutor:
     reads has emitted, and the acker does the counting.
 
     Attributes:
-        attempt: the attempt.
-        number: of its transaction, for spouts; None: it is empty.
+        batch: as it was announced.
         branches: for each branch, the spouts that it reads.
-        time: the transaction's, in milliseconds since 1970.
         edges: the edge that each spout reports when it has emitted.
-        parks: as in `BatchAnnounced`.
         emitting: the spouts that have not emitted yet.
         checkpointing: those of them whose batch is being read once, by its own job.
         waiting: the branches that wait for a job to share.
@@ -35,12 +33,9 @@ class TridentBoltExecutor:
         is_cancelled: true if it will never commit.
     """
 
-    attempt: TransactionAttempt
-    number: int | None
+    batch: Batch
     branches: Sequence[frozenset[str]]
-    time: int
     edges: Mapping[str, int]
-    parks: int | None = None
     emitting: set[str] = field(init=False)
     checkpointing: set[str] = field(factory=set, init=False)
     waiting: set[int] = field(factory=set, init=False)
@@ -53,7 +48,22 @@ class TridentBoltExecutor:
     _handed_over: dict[int, Any] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.emitting = set() if self.parks is not None else set(self.edges)
+        self.emitting = set() if self.is_empty and not self.batch.stores else set(self.edges)
+
+    @property
+    def attempt(self) -> TransactionAttempt:
+        """The attempt."""
+        return self.batch.attempt
+
+    @property
+    def time(self) -> int:
+        """The time of its transaction, in milliseconds since 1970."""
+        return self.batch.time
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no branch runs, because its transaction is left out."""
+        return self.batch.parks is not None
 
     def take(self, emitted: Emitted) -> Iterator[int]:
         """Store a spout's batch; yield the branches whose inputs are complete now."""

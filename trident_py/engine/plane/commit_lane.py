@@ -254,10 +254,10 @@ class CommitLane:
         members = [
             CommitMember(
                 member.executor.attempt,
-                member.executor.number,
+                member.executor.batch.number,
                 member.executor.time,
                 {branch: member.executor.hand_over(branch) for branch in output.branches},
-                member.executor.parks,
+                member.executor.batch.parks,
             )
             for member in group.members
         ]

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from coordinators.protocol.messages import Message
+from coordinators.record.parking import StoredRows
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
 from trident_py.engine.plane.work import CommitMember, Job, JobMember
@@ -19,12 +20,16 @@ class Emit:
 
     Attributes:
         number: of the transaction, for the spout; None: its part is empty, and the spout is not called.
+        stores: whether its rows are only stored, and no branch reads them.
+        stored: rows that were stored before, which are emitted in place of the spout; None: the spout emits.
     """
 
     attempt: TransactionAttempt
     number: int | None
     spout: str
     metadata: Json
+    stores: bool = False
+    stored: StoredRows | None = None
 
 
 @frozen

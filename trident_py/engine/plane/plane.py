@@ -13,7 +13,8 @@ driver, which cancels the attempt and every later one. Work that a cancelled att
 discarded.
 
 No spout emits and no branch runs for an attempt that only leaves its transaction out. Before that is decided, the
-outputs are asked whether they can, as an item of the same lane: so after every commit that may still change them.
+outputs are asked whether they can, as an item of the same lane: so after every commit that may still change them. And
+if a spout can't emit the batch again later, it emits in the first such attempt, whose rows are stored.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from itertools import accumulate, chain
 
 from attrs import Factory, define, evolve, field, frozen
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Acked, Broken, Diagnosis, Failed, OutputsAnswered, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
 from coordinators.status.listener import Counts
@@ -210,8 +212,8 @@ class DataPlane:
 
     def _taken(self, stimulus: Stimulus) -> Iterator[Instruction]:
         match stimulus:
-            case BatchAnnounced():
-                yield from self._announce(stimulus)
+            case BatchAnnounced(batch):
+                yield from self._announce(batch)
             case CommitAnnounced(group):
                 yield from self._commit(group)
             case SuccessAnnounced(attempt, number):
@@ -274,19 +276,20 @@ class DataPlane:
 
     # --- emission -----------------------------------------------------------------------------------------------------
 
-    def _announce(self, batch: BatchAnnounced) -> Iterator[Instruction]:
+    def _announce(self, batch: Batch) -> Iterator[Instruction]:
         edges = dict(zip([spout.name for spout in self.shape.spouts], batch.edges, strict=True))
         branches = [branch.spouts for branch in self.shape.branches]
-        executor = TridentBoltExecutor(batch.attempt, batch.number, branches, batch.time, edges, batch.parks)
-        self._executors[batch.attempt] = executor
-        if batch.parks is not None:
+        executor = self._executors[batch.attempt] = TridentBoltExecutor(batch, branches, edges)
+        if executor.is_empty:
             for branch in range(len(branches)):
                 executor.prepare(branch, None)
+        if not executor.emitting:
             yield from (Post(Acked(batch.attempt, StreamId.BATCH, edge)) for edge in batch.edges)
             return
         for spout in edges:
             number = batch.number if spout in batch.metadata else None  # a spout may be newer than what is released
-            yield Emit(batch.attempt, number, spout, batch.metadata.get(spout))
+            metadata, stored = batch.metadata.get(spout), batch.stored.get(spout)
+            yield Emit(batch.attempt, number, spout, metadata, batch.stores, stored)
 
     def _take_emission(self, stimulus: Emitted | EmitFailed | CheckpointBegun) -> Iterator[Instruction]:
         executor, spout = self._executors[stimulus.attempt], stimulus.spout

@@ -7,9 +7,9 @@ from typing import Any
 
 from attrs import field, frozen
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Diagnosis, Message
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Json
 from trident_py.engine.plane.emitted import CommitCounts, CountsByNode
 from trident_py.engine.plane.work import Half, Job, Processed
 
@@ -33,19 +33,9 @@ class TakenOver:
 
 @frozen
 class BatchAnnounced:
-    """``$batch``; ``edges`` are those of the spouts, in their order.
+    """``$batch``; the edges of ``batch`` are those of the spouts, in their order."""
 
-    Attributes:
-        number: of the transaction, for spouts; None: it is empty, and spouts are not called.
-        parks: the first attempt id from which on the transaction is left out: no branch runs; None: it isn't.
-    """
-
-    attempt: TransactionAttempt
-    number: int | None
-    metadata: Mapping[str, Json]
-    time: int
-    edges: Sequence[int]
-    parks: int | None = None
+    batch: Batch
 
 
 @frozen
@@ -68,7 +58,7 @@ class OutputsWanted:
 
 @frozen
 class SuccessAnnounced:
-    """``$success``; ``number`` is as in `BatchAnnounced`."""
+    """``$success``; ``number`` is as in `Batch`."""
 
     attempt: TransactionAttempt
     number: int | None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeAlias
 
+import pyarrow as pa
 from attrs import frozen
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -56,7 +57,7 @@ class BatchWork:
 
 
 class Jobs(ABC):
-    """Runs the jobs of one leadership; called on job threads, and on an emitter's thread for `checkpoint`."""
+    """Runs the jobs of one leadership, on job threads; `checkpoint` and `rows_of` run on an emitter's thread."""
 
     shareable: Collection[int] = ()
     """The branches for which several small attempts can share a job."""
@@ -68,6 +69,10 @@ class Jobs(ABC):
     @abstractmethod
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """Return the same rows, read once and stored; ``verify``: with a fingerprint."""
+
+    def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
+        """Return the rows of ``batch``, read once, in the memory of this process; here they are there already."""
+        return batch.table
 
     def cancel_job(self, job: Job) -> None:
         """Cancel a job that attempts share, if possible."""

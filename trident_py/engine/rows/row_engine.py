@@ -162,6 +162,9 @@ class RowJobs(Jobs):
             return read
         return evolve(read, reported=ReportedOffsets(notes, read.known_rows, read.fingerprint() if verify else None))
 
+    def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
+        return in_memory(batch)[0].table
+
     def _processed(self, member: JobMember, index: int) -> Processed:
         with count_scope(CountScope()) as scope:
             return evolve(self._made(member, index), counts=scope.by_node)

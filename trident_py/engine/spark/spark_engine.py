@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
+import pyarrow as pa
 from attrs import define, evolve, frozen
 from pyspark.sql import SparkSession
 
@@ -91,6 +92,9 @@ class SparkJobs(Jobs):
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """Return a batch with the same rows, which are read once and stored in the executors as a DataFrame."""
         return self.alone.checkpoint(emit, batch, verify)
+
+    def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
+        return self.alone.rows_of(emit, batch)
 
     def cancel_job(self, job: Job) -> None:
         self.together.cancel(job.attempts)

@@ -160,6 +160,15 @@ class MicroBatches:
         fingerprint = batch.fingerprint(reports.fingerprint()) if verify else None
         return EmittedBatch(batch.schema, (frame,), ReportedOffsets(reports.notes(), reports.rows, fingerprint), counts)
 
+    def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
+        """Return the rows of ``batch``, in the memory of the driver."""
+        if batch.is_settled:
+            return batch.table
+        with self._named(emit.attempt, f"of {emit.spout}, to store its rows"), task_failures_told():
+            rows = frame_of(self.session, batch, None).toArrow()
+            batch.verify()
+        return rows
+
     def _kept(self, frame: DataFrame, *, is_observed: bool) -> DataFrame:
         if is_observed and jobs.spark_context(self.session) is None:
             raise TopologyError(

@@ -11,11 +11,11 @@ from queue import Empty, SimpleQueue
 from attrs import define, field
 
 from coordinators.batches.spout_coordinator import Ask
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Message, Reported
 from coordinators.protocol.protocol import StreamId
 from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Json
 from coordinators.values.shutdown import Shutdown
 from trident_py.engine.plane.instructions import Abandon, Instruction, KeepLeading, Post
 from trident_py.engine.plane.plane import DataPlane
@@ -74,16 +74,8 @@ class TopologyStreams:
     def ask(self, spout: str, ask: Ask) -> None:
         self.workers.ask(spout, ask, self.post)
 
-    def emit_batch(
-        self,
-        attempt: TransactionAttempt,
-        number: int | None,
-        metadata: Mapping[str, Json],
-        time: int,
-        edges: Sequence[int],
-        parks: int | None = None,
-    ) -> None:
-        self._announce(BatchAnnounced(attempt, number, metadata, time, edges, parks))
+    def emit_batch(self, batch: Batch) -> None:
+        self._announce(BatchAnnounced(batch))
 
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         self._announce(OutputsWanted(attempt, may_have_begun))

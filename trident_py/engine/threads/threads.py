@@ -201,4 +201,4 @@ class SpoutThreads:
         """Restore the positions of both halves from the record; called once, first."""
         cursors = record.cursors.get(self.tx_id, Cursors())
         self.coordinator.restore(cursors)
-        self.executor.restore(cursors, record.bindings.upto(record.current_txid - 1))
+        self.executor.restore(cursors, record.closed_number)

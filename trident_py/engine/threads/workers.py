@@ -16,7 +16,7 @@ from functools import partial
 from attrs import define, field
 
 from coordinators.batches.spout_coordinator import Ask
-from coordinators.protocol.messages import Diagnosis, FailureKind, Message
+from coordinators.protocol.messages import Diagnosis, FailureKind, Message, RowsStored
 from coordinators.status.listener import Tell, Work, WorkEvent
 from coordinators.values.attempt import TransactionAttempt, shown_attempts
 from coordinators.values.error_text import error_text, quoted
@@ -54,8 +54,10 @@ from trident_py.engine.plane.work import CommitMember, Half, Job, JobMember
 from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.engine.ports.reads import Read, StateReads
 from trident_py.engine.threads.commits import Commits
+from trident_py.engine.threads.parked_rows import ParkedRows
 from trident_py.engine.threads.threads import SpoutThreads, Threads, ThreadWork
 from trident_py.errors import SinkError, SpoutError, StateError, TridentError
+from trident_py.rows.schema import arrow_schema
 from trident_py.spark.failures import Diagnose, Place
 
 log = logging.getLogger(__name__)
@@ -100,8 +102,8 @@ class SpoutEmission:
     Attributes:
         readers: the branches that read it.
         is_reread: one of them reads it more than once.
-        checkpoint: reads a batch once, by a Spark job, and stores its rows; its last argument is whether they are
-            verified.
+        jobs: reads a batch once, by a Spark job, and keeps its rows.
+        parked: stores the rows of a transaction that is parked, and reads them when it is released.
         diagnose: returns the meaning of an exception.
         draw_edge: draws an acker edge.
     """
@@ -110,7 +112,8 @@ class SpoutEmission:
     spout: SpoutThreads
     readers: Sequence[int]
     is_reread: bool
-    checkpoint: Callable[[Emit, EmittedBatch, bool], EmittedBatch]
+    jobs: Jobs
+    parked: ParkedRows
     diagnose: Callable[[BaseException], Diagnosis]
     draw_edge: Callable[[], int]
     running: Running = field(factory=Running, init=False)
@@ -134,8 +137,15 @@ class SpoutEmission:
         number = self.emit.number
         if number is None:  # the spout is not called for an empty transaction
             return self._as_emitted(EmittedBatch(executor.schema))
+        if self.emit.stored is not None:
+            rows = self.parked.read(self.spout.tx_id, self.emit.stored)
+            return self._as_emitted(EmittedBatch(executor.schema, (rows.cast(arrow_schema(executor.schema)),)))
         batch = self._settled(executor.emit_batch(attempt, number, self.emit.metadata), report)
-        return self._as_emitted(batch, tuple(executor.resolve_offsets(attempt, number, batch.reported)))
+        resolved: list[Message] = [*executor.resolve_offsets(attempt, number, batch.reported)]
+        if self.emit.stores:
+            stored = self.parked.store(attempt, self.spout.tx_id, self.jobs.rows_of(self.emit, batch))
+            resolved.append(RowsStored(attempt, self.spout.tx_id, stored))
+        return self._as_emitted(batch, resolved)
 
     def _as_emitted(self, batch: EmittedBatch, resolved: Sequence[Message] = ()) -> Emitted:
         return Emitted(
@@ -152,11 +162,15 @@ class SpoutEmission:
     def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:
         """Return ``batch``, or its rows read once: if reading reports something, or a second read might differ."""
         is_reread, exact = len(self.readers) > 1 or self.is_reread, self.spout.coordinator.exact
+        if self.emit.stores:
+            report(CheckpointBegun(self.emit.attempt, self.spout.tx_id))  # storing visibly takes time
+            self.running.enter_spark()
+            return self.jobs.checkpoint(self.emit, batch, exact) if batch.is_read_once else batch
         if not batch.is_read_once and (not is_reread or exact or batch.is_settled):
             return batch
         report(CheckpointBegun(self.emit.attempt, self.spout.tx_id))
         self.running.enter_spark()
-        return self.checkpoint(self.emit, batch, exact)
+        return self.jobs.checkpoint(self.emit, batch, exact)
 
 
 CANCEL_AGAIN_SECONDS = 0.5
@@ -172,6 +186,7 @@ class Workers:
         rereads: the spouts that one branch reads more than once.
         commits: the work on the commit thread.
         reads: the reads of states on the commit thread.
+        parked: the files with the rows of parked transactions.
         jobs: the work on job threads. An emitter's thread uses it to checkpoint a batch, if a second read might differ,
             or if only reading determines the batch.
         diagnose: returns the meaning of an exception.
@@ -186,6 +201,7 @@ class Workers:
     rereads: frozenset[str]
     commits: Commits
     reads: StateReads
+    parked: ParkedRows
     jobs: Jobs
     diagnose: Diagnose
     draw_edge: Callable[[], int]
@@ -288,12 +304,14 @@ class Workers:
 
     def _emit(self, emit: Emit) -> None:
         threads = self._spout(emit.spout)
+        readers = [number for number, reads in enumerate(self.branches) if emit.spout in reads]
         emission = SpoutEmission(
             emit=emit,
             spout=threads,
-            readers=[number for number, reads in enumerate(self.branches) if emit.spout in reads],
+            readers=[] if emit.stores else readers,
             is_reread=emit.spout in self.rereads,
-            checkpoint=self.jobs.checkpoint,
+            jobs=self.jobs,
+            parked=self.parked,
             diagnose=partial(self._diagnosed, emit.attempt, Place.SPOUT, f"spout {emit.spout!r} emitting"),
             draw_edge=self.draw_edge,
         )

@@ -7,6 +7,8 @@ for the data plane, checks states against the record, and derives the settings o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from pyspark.sql.types import StructType
 
@@ -20,7 +22,7 @@ from trident_py.graph.graph import Graph
 from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
 from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.spouts import ICommitterTridentSpout, Replay
+from trident_py.interfaces.spouts import ICommitterTridentSpout, ITridentSpout, Replay
 from trident_py.interfaces.states import State
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Leaf, Participant, everything
@@ -181,6 +183,7 @@ def settings_of(
         source_patience=config.source_patience,
         store_patience=config.store_patience,
         not_parkable=_not_parkable(plan),
+        stored_spouts=frozenset(each.tx_id for each in plan.spouts if not _gives_again(each.spout)),
         parks_poison=config.on_poison == "park",
         windows=frozenset(_with_windows(plan, participants)),
         park_max=config.park_max,
@@ -188,21 +191,22 @@ def settings_of(
 
 
 def _not_parkable(plan: Plan) -> str:
-    """Return why no transaction of ``plan`` can be parked: its batch could not be given again; empty: it could."""
+    """Return why no transaction of ``plan`` can be parked; empty: each can."""
     for each in plan.spouts:
-        spout, name = each.spout, f"spout {each.tx_id!r}"
-        if isinstance(spout, ICommitterTridentSpout):
-            return f"{name} takes part in commits, and can't leave a batch out"
-        if spout.replay is not Replay.EXACT:
-            return f"{name} may give other rows later: only batches of spouts with Replay.EXACT can be parked"
-        if isinstance(spout, PartitionedSpoutAdapter):
-            return f"{name} finds out by emitting what a batch is, so it can't be given again later"
-        if not spout.gives_again:
-            return (
-                f"{name} doesn't say that it gives a batch again after its success; if it does, set gives_again = True "
-                f"in its class"
-            )
+        if isinstance(each.spout, ICommitterTridentSpout):
+            return f"spout {each.tx_id!r} takes part in commits, and can't leave a batch out"
     return ""
+
+
+def _gives_again(spout: ITridentSpout[Any]) -> bool:
+    """Return true if ``spout`` emits the same batch from its metadata, even after the success of that batch."""
+    is_exact = spout.replay is Replay.EXACT and not isinstance(spout, PartitionedSpoutAdapter)
+    return is_exact and spout.gives_again
+
+
+def parked_dir(topology: str, config: TridentConfig) -> Path:
+    """Return the directory for rows of parked transactions."""
+    return (config.parked_dir or config.state_dir) / f"{topology}-parked"
 
 
 def _with_windows(plan: Plan, participants: Sequence[Participant]) -> Iterator[str]:

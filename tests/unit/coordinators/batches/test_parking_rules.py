@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from coordinators.protocol.messages import Acked, Failed, Fingerprinted, OutputsAnswered
+from coordinators.protocol.messages import (
+    Acked,
+    Failed,
+    Fingerprinted,
+    OutputsAnswered,
+)
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.parking import Parked
 from coordinators.record.record import encode

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 import pytest
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import (
     Acked,
@@ -24,7 +25,7 @@ from coordinators.protocol.messages import (
 )
 from coordinators.protocol.protocol import Command, StreamId
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Fingerprint, Json
+from coordinators.values.canonical import Fingerprint
 from coordinators.values.errors import FencedError, PoisonBatchError, SpoutError, TridentError
 from tests.unit.coordinators.world import Numbers, World, attempt
 
@@ -54,19 +55,11 @@ def test_metadata_and_attempt_are_durable_before_the_batch_is_announced() -> Non
     stored: list[object] = []
 
     class Watching(World):
-        def emit_batch(
-            self,
-            attempt: TransactionAttempt,
-            number: int | None,
-            metadata: Mapping[str, Json],
-            time: int,
-            edges: Sequence[int],
-            parks: int | None = None,
-        ) -> None:
-            record = self.driver.store.read()
+        def emit_batch(self, batch: Batch) -> None:
+            txid, record = batch.attempt.txid, self.driver.store.read()
             assert record is not None
-            stored.append((record.attempt_ids[attempt.txid], record.metadata[attempt.txid]))
-            super().emit_batch(attempt, number, metadata, time, edges, parks)
+            stored.append((record.attempt_ids[txid], record.metadata[txid]))
+            super().emit_batch(batch)
 
     Watching().start(max_spout_pending=2).run_until_quiet()
     assert stored == [(0, {"lines": [1, "first"]}), (0, {"lines": [2, "first"]})]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from coordinators.batches.spout_coordinator import Ask
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Acked, Defined, NotReady, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
 from coordinators.script.script import SPOUT, ScriptOutside, ScriptPlane
@@ -16,7 +17,7 @@ ASK = Ask(number=1, txid=3, prev_metadata=None, curr_metadata=None, definite=Fal
 
 def test_it_prints_what_is_announced_and_acks_once() -> None:
     plane = ScriptPlane(ScriptOutside())
-    plane.emit_batch(ONE, 1, {}, 0, [5])
+    plane.emit_batch(Batch(attempt=ONE, number=1, metadata={}, time=0, edges=[5]))
     assert plane.ack(ONE) == [Acked(ONE, StreamId.BATCH, 5)]
     assert plane.ack(ONE) == []
     plane.emit_commit({ONE: [6]})
@@ -37,7 +38,7 @@ def test_a_success_that_was_printed_before_a_crash_is_taken_and_not_printed_agai
 
 def test_an_attempt_that_is_cancelled_has_nothing_to_ack() -> None:
     plane = ScriptPlane(ScriptOutside())
-    plane.emit_batch(ONE, 1, {}, 0, [5])
+    plane.emit_batch(Batch(attempt=ONE, number=1, metadata={}, time=0, edges=[5]))
     plane.cancel(ONE)
     assert plane.ack(ONE) == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
 from queue import Queue
 from threading import Thread
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from attrs import define, field
 
 from coordinators.batches.spout_coordinator import TridentSpoutCoordinator
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Acked, Diagnosis, Message, Reported
 from coordinators.protocol.protocol import StreamId
 from coordinators.status.listener import Tell, tell_nobody
@@ -26,6 +28,7 @@ from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.reads import StateReads, States
 from trident_py.engine.threads.commits import Commits
+from trident_py.engine.threads.parked_rows import ParkedRows
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
 from trident_py.engine.threads.streams import TopologyStreams
 from trident_py.engine.threads.threads import SpoutThreads
@@ -111,7 +114,9 @@ class Driven:
         """Announce a batch."""
         attempt = TransactionAttempt(txid, attempt_id)
         edges = [1] * self.streams.consumers(StreamId.BATCH)
-        self.turn(lambda: self.streams.emit_batch(attempt, None if is_empty else txid, metadata, 0, edges))
+        number = None if is_empty else txid
+        batch = Batch(attempt=attempt, number=number, metadata=metadata, time=0, edges=edges)
+        self.turn(lambda: self.streams.emit_batch(batch))
         return attempt
 
     def commit(self, *attempts: TransactionAttempt) -> None:
@@ -192,6 +197,7 @@ def driven(
             thread=reads.thread,
         ),
         reads=reads,
+        parked=ParkedRows("t", Path("parked")),
         jobs=Making(process),
         diagnose=diagnose,
         draw_edge=lambda: 1,

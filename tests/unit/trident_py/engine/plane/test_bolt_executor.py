@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
@@ -13,7 +14,8 @@ ATTEMPT = TransactionAttempt(1, 0)
 
 def executor(*branches: set[str]) -> TridentBoltExecutor:
     edges = dict.fromkeys(sorted(set().union(*branches)), 1)
-    return TridentBoltExecutor(ATTEMPT, 1, [frozenset(reads) for reads in branches], 0, edges)
+    batch = Batch(attempt=ATTEMPT, number=1, metadata={}, time=0, edges=[])
+    return TridentBoltExecutor(batch, [frozenset(reads) for reads in branches], edges)
 
 
 def emitted(spout: str, edges: dict[int, int], rows: int = 0) -> Emitted:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Acked, Diagnosis, Failed, FailureKind
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.record import CommitIntent, CoordinatorRecord
@@ -31,7 +32,9 @@ TWO = (CommitOutput(name="a", branches=(0,), capabilities=Capabilities()), Commi
 
 def member(txid: int, *, is_small: bool = True, branches: int = 2) -> GroupMember:
     attempt = TransactionAttempt(txid, 0)
-    executor = TridentBoltExecutor(attempt, txid, [frozenset("s")] * branches, 0, {"s": 1})
+    executor = TridentBoltExecutor(
+        Batch(attempt=attempt, number=txid, metadata={}, time=0, edges=[1]), [frozenset("s")] * branches, {"s": 1}
+    )
     batch: Any = None
     edges = dict.fromkeys(range(branches), 1)
     list(executor.take(Emitted(attempt=attempt, spout="s", batch=batch, rows=1, is_small=is_small, edges=edges)))

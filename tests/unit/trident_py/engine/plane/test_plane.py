@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Acked, Diagnosis, Failed, FailureKind, OutputsAnswered, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
@@ -175,7 +176,9 @@ class Small:
         attempt = TransactionAttempt(txid, number)
         self.tried[txid], self.live[txid], self.processed[attempt] = number, attempt, 0
         spouts = [spout.name for spout in self.scope.shape.spouts]
-        self.tell(BatchAnnounced(attempt, self.number(txid), dict.fromkeys(spouts), 0, [1] * len(spouts)))
+        edges, metadata = [1] * len(spouts), dict.fromkeys(spouts)
+        batch = Batch(attempt=attempt, number=self.number(txid), metadata=metadata, time=0, edges=edges)
+        self.tell(BatchAnnounced(batch))
 
     def number(self, txid: int) -> int | None:
         """Any that is not the txid, so that they are told apart."""
@@ -1000,9 +1003,15 @@ def acked(instructions: Sequence[Instruction], stream: StreamId) -> list[int]:
     return [each.took for each in posted if isinstance(each, Acked) and each.stream is stream]
 
 
+def empty(attempt: TransactionAttempt) -> Batch:
+    return Batch(attempt=attempt, number=None, metadata={}, time=7, edges=[11, 12], parks=2)
+
+
 def test_an_attempt_that_leaves_its_transaction_out_emits_nothing_and_commits_without_rows() -> None:
     plane, attempt = DataPlane(shape=ONE), TransactionAttempt(5, 3)
-    said = plane.handle(BatchAnnounced(attempt, None, {}, 7, [11, 12], parks=2))
+    said = plane.handle(
+        BatchAnnounced(Batch(attempt=attempt, number=None, metadata={}, time=7, edges=[11, 12], parks=2))
+    )
     assert acked(said, StreamId.BATCH) == [11, 12]
     assert [type(each) for each in said] == [Post, Post]
     (step,) = plane.handle(CommitAnnounced({attempt: [21, 22]}))
@@ -1013,9 +1022,24 @@ def test_an_attempt_that_leaves_its_transaction_out_emits_nothing_and_commits_wi
     assert acked(plane.handle(StepCommitted()), StreamId.COMMIT) == [22]
 
 
+def test_an_attempt_that_only_stores_rows_emits_and_runs_no_branch() -> None:
+    plane, attempt = DataPlane(shape=ONE), TransactionAttempt(5, 3)
+    batch = evolve(empty(attempt), number=4, metadata={"lines": [1]}, parks=3, stores=True)
+    assert plane.handle(BatchAnnounced(batch)) == [
+        Emit(attempt, 4, "lines", [1], stores=True),
+        Emit(attempt, None, "newer", None, stores=True),
+    ]
+    for spout, edge in (("newer", 12), ("lines", 11)):
+        given = Emitted(attempt=attempt, spout=spout, batch=None, rows=1, is_small=True, edges={})
+        assert plane.handle(given) == [Post(Acked(attempt, StreamId.BATCH, edge))]
+    (step,) = plane.handle(CommitAnnounced({attempt: [21, 22]}))
+    assert isinstance(step, CommitStep)
+    assert [(each.attempt, each.parks, each.receipts) for each in step.members] == [(attempt, 3, {0: None})]
+
+
 def test_outputs_are_asked_after_the_commit_that_may_still_change_them() -> None:
     plane, attempt, later = DataPlane(shape=ONE), TransactionAttempt(5, 3), TransactionAttempt(5, 4)
-    plane.handle(BatchAnnounced(attempt, None, {}, 7, [11, 12], parks=2))
+    plane.handle(BatchAnnounced(empty(attempt)))
     plane.handle(CommitAnnounced({attempt: [21, 22]}))
     plane.handle(AttemptCancelled(attempt))
     assert plane.handle(OutputsWanted(later, may_have_begun=True)) == []
@@ -1027,7 +1051,8 @@ def test_outputs_are_asked_after_the_commit_that_may_still_change_them() -> None
 
 
 def test_a_spout_that_is_newer_than_a_released_batch_has_no_part_in_it() -> None:
-    said = DataPlane(shape=ONE).handle(BatchAnnounced(TransactionAttempt(9, 0), 4, {"lines": [1]}, 7, [11, 12]))
+    batch = Batch(attempt=TransactionAttempt(9, 0), number=4, metadata={"lines": [1]}, time=7, edges=[11, 12])
+    said = DataPlane(shape=ONE).handle(BatchAnnounced(batch))
     assert said == [
         Emit(TransactionAttempt(9, 0), 4, "lines", [1]),
         Emit(TransactionAttempt(9, 0), None, "newer", None),

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import define
 
 from coordinators.protocol.messages import Diagnosis, FailureKind
+from coordinators.record.parking import StoredRows
 from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.engine.driving import spout_of
 from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.stimuli import CheckpointBegun, EmitFailed, Emitted
+from trident_py.engine.plane.work import Job, JobMember, Processed
+from trident_py.engine.ports.batch_engine import Jobs
+from trident_py.engine.threads.parked_rows import ParkedRows
 from trident_py.engine.threads.workers import Running, SpoutEmission, Unwanted
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
@@ -32,20 +39,40 @@ class Emitting(Emitter[Any]):
                 collector.emit((1,))
 
 
-def emission(metadata: str, *, readers: int = 1, exact: bool = True, number: int | None = 1) -> SpoutEmission:
+@define
+class Reading(Jobs):
+    """Reads every batch as five rows."""
+
+    exact: bool
+
+    def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
+        raise AssertionError(job)
+
+    def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
+        assert verify == self.exact
+        return EmittedBatch(batch.schema, reported=ReportedOffsets((), 5))
+
+
+def emission(
+    metadata: str,
+    *,
+    readers: int = 1,
+    exact: bool = True,
+    number: int | None = 1,
+    directory: Path = Path("parked"),
+    stores: bool = False,
+    stored: StoredRows | None = None,
+) -> SpoutEmission:
     spout = spout_of(Emitting(), "n int")
     spout.coordinator.exact = exact
 
-    def checkpoint(emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
-        assert verify == exact
-        return EmittedBatch(batch.schema, reported=ReportedOffsets((), 5))
-
     return SpoutEmission(
-        emit=Emit(ATTEMPT, number, "s", metadata),
+        emit=Emit(ATTEMPT, number, "s", metadata, stores, stored),
         spout=spout,
         readers=range(readers),
         is_reread=False,
-        checkpoint=checkpoint,
+        jobs=Reading(exact),
+        parked=ParkedRows("t", directory),
         diagnose=lambda error: Diagnosis(error, FailureKind.USER_CODE),
         draw_edge=lambda: 7,
     )
@@ -106,3 +133,13 @@ def test_who_cancels_before_spark_is_entered_keeps_it_out_and_after_it_has_a_job
         before.enter_spark()
     after.enter_spark()
     assert after.cancel()
+
+
+def test_rows_that_are_stored_are_emitted_again_in_place_of_the_spout(tmp_path: Path) -> None:
+    begun, emitted = told(emission("rows", readers=0, directory=tmp_path / "new", stores=True))
+    assert begun == CheckpointBegun(ATTEMPT, "s")
+    (message,) = emitted.resolved
+    assert (message.attempt, message.spout, message.stored.rows) == (ATTEMPT, "s", 1)
+    [again] = told(emission("raises", readers=2, directory=tmp_path / "new", stored=message.stored))
+    assert again.batch.table.to_pylist() == [{"n": 1}]
+    assert again.edges == {0: 7, 1: 7}

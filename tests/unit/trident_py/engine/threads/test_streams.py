@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Failed, FailureKind, SuccessDelivered
 from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
@@ -83,7 +84,8 @@ def test_spouts_hear_of_numbers(steps: Steps) -> None:
     with driven([spout_of(emitter, "n bigint")], [steps]) as world:
         steps.world = world
         attempt = TransactionAttempt(5, 1)
-        world.turn(lambda: world.streams.emit_batch(attempt, 3, {"s": 1}, 0, [1]))
+        batch = Batch(attempt=attempt, number=3, metadata={"s": 1}, time=0, edges=[1])
+        world.turn(lambda: world.streams.emit_batch(batch))
         world.acked(StreamId.BATCH, 2)
         world.commit(attempt)
         world.acked(StreamId.COMMIT, 2)

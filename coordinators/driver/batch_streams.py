@@ -1,0 +1,95 @@
+"""`BatchStreams`: the data plane, as the control plane sees it; `Batch` is an attempt that it processes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from attrs import field, frozen
+
+from coordinators.batches.spout_coordinator import Ask
+from coordinators.protocol.messages import Message
+from coordinators.protocol.protocol import StreamId
+from coordinators.record.parking import StoredRows
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
+
+
+@frozen(kw_only=True)
+class Batch:
+    """An attempt, as it is announced on ``$batch``.
+
+    Attributes:
+        attempt: its id for states and sinks.
+        number: the transaction's number for spouts; None for an empty transaction: spouts are not called.
+        metadata: the definition of the transaction, by spout.
+        time: the transaction's, in milliseconds since 1970.
+        edges: one for each consumer, in their order.
+        parks: the first attempt id from which on attempts of this transaction are empty, because it is parked; None: it
+            is not. No branch runs for an empty attempt, and outputs change nothing but their token.
+        stores: whether the spouts in ``metadata`` emit all the same, and their rows are stored. `RowsStored` is posted
+            for each.
+        stored: by spout, the stored rows of a parked transaction that is released; these spouts don't emit.
+    """
+
+    attempt: TransactionAttempt
+    number: int | None
+    metadata: Mapping[str, Json]
+    time: int
+    edges: Sequence[int]
+    parks: int | None = None
+    stores: bool = False
+    stored: Mapping[str, StoredRows] = field(factory=dict)
+
+
+class BatchStreams(Protocol):
+    """The data plane, as the control plane sees it: three streams and their consumers. No method may block."""
+
+    def consumers(self, stream: StreamId) -> int:
+        """Return how many consumers ``$batch`` or ``$commit`` has; each reports the edge that it receives."""
+        ...
+
+    def ask(self, spout: str, ask: Ask) -> None:
+        """Make the spout's coordinator answer ``ask``, on the spout's own thread."""
+        ...
+
+    def emit_batch(self, batch: Batch) -> None:
+        """Process an attempt."""
+        ...
+
+    def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
+        """Ask each output whether it can commit ``attempt`` as an empty one; `OutputsAnswered` is posted.
+
+        Args:
+            attempt: the next attempt of a transaction that is to be parked.
+            may_have_begun: whether a commit of the transaction may have begun; False: no output has any of it.
+        """
+        ...
+
+    def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
+        """Commit these consecutive attempts in this order; the values are the edges of each."""
+        ...
+
+    def emit_success(self, attempt: TransactionAttempt, number: int | None) -> None:
+        """Notify all consumers that ``attempt`` is committed for good; ``number`` is as in `Batch`."""
+        ...
+
+    def cancel(self, attempt: TransactionAttempt) -> None:
+        """Stop working on ``attempt``, and discard the work that it prepared."""
+        ...
+
+    def take(self) -> Sequence[Message]:
+        """Return the results since the last call; `Reported` is posted when there are any."""
+        ...
+
+    def alive(self) -> Collection[tuple[TransactionAttempt, StreamId]]:
+        """Return the phases that some task is visibly working on; they don't time out."""
+        ...
+
+    def next_window_at(self) -> int | None:
+        """Return when the next time window with committed rows ends; None: no window waits.
+
+        By the times of transactions, in milliseconds since 1970: the first transaction at that time or later lets the
+        window fire. Until then, time must not go back.
+        """
+        ...

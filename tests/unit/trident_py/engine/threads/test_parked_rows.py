@@ -1,0 +1,45 @@
+"""Files with the rows of parked transactions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from coordinators.values.attempt import TransactionAttempt
+from trident_py.engine.threads.parked_rows import LostRows, ParkedRows
+
+ATTEMPT = TransactionAttempt(7, 2)
+ROWS = pa.table({"n": [1, 2]})
+
+
+def test_rows_are_read_as_they_were_stored(tmp_path: Path) -> None:
+    files = ParkedRows("t", tmp_path / "new")
+    stored = files.store(ATTEMPT, "any/name", ROWS)
+    assert stored.file.startswith("7-2-any-name-")
+    assert stored.rows == 2
+    assert files.read("any/name", stored) == ROWS
+
+
+@pytest.mark.parametrize(("damage", "said"), [("gone", "is missing"), ("other", "is not what was stored")])
+def test_a_file_that_is_gone_or_another_is_named_with_its_host(tmp_path: Path, damage: str, said: str) -> None:
+    files = ParkedRows("t", tmp_path)
+    stored = files.store(ATTEMPT, "s", ROWS)
+    path = tmp_path / stored.file
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(LostRows, match=said) as error:
+        files.read("s", stored)
+    assert str(path) in str(error.value)
+    assert stored.host in str(error.value)
+
+
+def test_files_that_no_record_names_are_removed(tmp_path: Path) -> None:
+    files = ParkedRows("t", tmp_path)
+    kept, _ = (files.store(ATTEMPT, "s", ROWS) for _ in range(2))
+    files.remove_others({kept.file})
+    assert [path.name for path in tmp_path.iterdir()] == [kept.file]
+    ParkedRows("t", tmp_path / "never").remove_others(set())

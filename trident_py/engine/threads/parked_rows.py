@@ -1,0 +1,93 @@
+"""The files with the rows of parked transactions, for spouts that can't emit a batch again later."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import secrets
+import socket
+from collections.abc import Collection
+from pathlib import Path
+
+import pyarrow as pa
+from attrs import frozen
+
+from coordinators.record.parking import StoredRows
+from coordinators.values.attempt import TransactionAttempt
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".arrow"
+
+
+class LostRows(Exception):
+    """The rows of a parked transaction can't be read: a failure of its release, which is then parked again."""
+
+
+@frozen
+class ParkedRows:
+    """The files of one topology, in Arrow's file format; each is written once, and named by the record or removed.
+
+    Attributes:
+        directory: shared by all machines on which the topology may run.
+    """
+
+    topology: str
+    directory: Path
+
+    def store(self, attempt: TransactionAttempt, spout: str, rows: pa.Table) -> StoredRows:
+        """Write the rows that ``spout`` emitted in ``attempt`` to the disk."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        readable = re.sub(r"[^A-Za-z0-9-]+", "-", spout)
+        name = f"{attempt.txid}-{attempt.attempt_id}-{readable}-{secrets.token_hex(4)}{SUFFIX}"
+        path = self.directory / name
+        with path.open("xb") as file:
+            with pa.ipc.new_file(file, rows.schema) as writer:
+                writer.write_table(rows)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync(self.directory)
+        return StoredRows(
+            file=name, host=socket.gethostname(), bytes=path.stat().st_size, hash=_digest(path), rows=rows.num_rows
+        )
+
+    def read(self, spout: str, stored: StoredRows) -> pa.Table:
+        """Return stored rows.
+
+        Raises:
+            LostRows: their file is missing, or has another content.
+        """
+        path = self.directory / stored.file
+        found = "is missing"
+        if path.is_file():
+            if (path.stat().st_size, _digest(path)) == (stored.bytes, stored.hash):
+                with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
+                    return reader.read_all()
+            found = f"is not what was stored, which had {stored.bytes} bytes"
+        raise LostRows(
+            f"the file {path} with the rows of spout {spout!r} {found}; it was written on {stored.host}. To fix this: "
+            f"restore it, or let parked_dir be a directory that all machines share, then release the transaction "
+            f"again; or skip it, and its rows never count"
+        )
+
+    def remove_others(self, named: Collection[str]) -> None:
+        """Remove the files that are not ``named``, because no record needs them."""
+        for path in self.directory.glob(f"*{SUFFIX}"):
+            if path.name not in named:
+                log.info("topology %s: removes %s, which belongs to no parked transaction", self.topology, path)
+                path.unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
