@@ -326,7 +326,7 @@ class _Leadership:
             rereads=frozenset().union(*(branch.rereads for branch in process.plan.branches)),
             commits=self._commits(spouts, participants, reads),
             reads=reads,
-            parked=ParkedRows(process.name, parked_dir(process.name, process.config)),
+            parked=ParkedRows(process.name, self.store.identity.uuid, parked_dir(process.name, process.config)),
             jobs=jobs,
             diagnose=self._diagnosed,
             draw_edge=draw_edge,

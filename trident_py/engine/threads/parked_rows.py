@@ -31,17 +31,19 @@ class ParkedRows:
     """The files of one topology, in Arrow's file format; each is written once, and named by the record or removed.
 
     Attributes:
+        owner: identifies the topology among others with the same name and directory.
         directory: shared by all machines on which the topology may run.
     """
 
     topology: str
+    owner: str
     directory: Path
 
     def store(self, attempt: TransactionAttempt, spout: str, rows: pa.Table) -> StoredRows:
         """Write the rows that ``spout`` emitted in ``attempt`` to the disk."""
         self.directory.mkdir(parents=True, exist_ok=True)
         readable = re.sub(r"[^A-Za-z0-9-]+", "-", spout)
-        name = f"{attempt.txid}-{attempt.attempt_id}-{readable}-{secrets.token_hex(4)}{SUFFIX}"
+        name = f"{self.owner}-{attempt.txid}-{attempt.attempt_id}-{readable}-{secrets.token_hex(4)}{SUFFIX}"
         path = self.directory / name
         with path.open("xb") as file:
             with pa.ipc.new_file(file, rows.schema) as writer:
@@ -74,7 +76,7 @@ class ParkedRows:
 
     def remove_others(self, named: Collection[str]) -> None:
         """Remove the files that are not ``named``, because no record needs them."""
-        for path in self.directory.glob(f"*{SUFFIX}"):
+        for path in self.directory.glob(f"{self.owner}-*{SUFFIX}"):
             if path.name not in named:
                 log.info("topology %s: removes %s, which belongs to no parked transaction", self.topology, path)
                 path.unlink(missing_ok=True)

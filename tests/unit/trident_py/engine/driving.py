@@ -197,7 +197,7 @@ def driven(
             thread=reads.thread,
         ),
         reads=reads,
-        parked=ParkedRows("t", Path("parked")),
+        parked=ParkedRows("t", "1234", Path("parked")),
         jobs=Making(process),
         diagnose=diagnose,
         draw_edge=lambda: 1,

@@ -72,7 +72,7 @@ def emission(
         readers=range(readers),
         is_reread=False,
         jobs=Reading(exact),
-        parked=ParkedRows("t", directory),
+        parked=ParkedRows("t", "1234", directory),
         diagnose=lambda error: Diagnosis(error, FailureKind.USER_CODE),
         draw_edge=lambda: 7,
     )
