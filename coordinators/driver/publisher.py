@@ -52,6 +52,7 @@ class _Flight:
     status: TransactionStatus
     emitted: float
     definition: Mapping[str, Json]
+    is_parked: bool
     processed: float = 0.0
     commit_begun: float = 0.0
 
@@ -183,7 +184,9 @@ class Publisher:
             since=wall,
             failures=self._admission.failures.retries.failures(attempt.txid),
         )
-        flight = self._flights[attempt.txid] = _Flight(status, now, self._admission.metadata(attempt.txid))
+        machine, metadata = self._admission.machine, self._admission.metadata(attempt.txid)
+        is_parked = attempt.txid in (machine.parked.parking_txid, machine.storing)
+        flight = self._flights[attempt.txid] = _Flight(status, now, metadata, is_parked)
         known = self._known(flight)
         self.tell(EmittedEvent(topology=self.status.topology, attempt=attempt, at=wall, lag=self.lag(), **known))
 
@@ -210,7 +213,8 @@ class Publisher:
         self._committed += 1
         self._totals += Counts(known["rows"], known["counts"])
         self._untold[attempt.txid] = known
-        self.tell(CommittedEvent(topology=self.status.topology, attempt=attempt, at=wall, **known))
+        topology, is_parked = self.status.topology, flight.is_parked
+        self.tell(CommittedEvent(topology=topology, attempt=attempt, at=wall, is_parked=is_parked, **known))
 
     def _give_up(self, attempt: TransactionAttempt, wall: float) -> None:
         known, failed = self._known(self._flights.pop(attempt.txid)), self._failed.pop(attempt)

@@ -135,9 +135,15 @@ class ProcessedEvent(TransactionEvent):
 
 @frozen(kw_only=True)
 class CommittedEvent(TransactionEvent):
-    """A transaction is durably committed in every state and sink."""
+    """A transaction is durably committed in every state and sink.
+
+    Attributes:
+        is_parked: whether it is parked: every state and sink has left its rows out.
+    """
 
     method: ClassVar[str] = "on_committed"
+
+    is_parked: bool = False
 
 
 @frozen(kw_only=True)

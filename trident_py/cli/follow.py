@@ -25,7 +25,7 @@ from trident_py.history.topology import TopologyHistory
 from trident_py.history.transactions import AttemptHistory, TransactionHistory
 
 LOOK_AGAIN_SECONDS = 1.0
-ENDED = ("committed", "failed", "abandoned")
+ENDED = ("committed", "parked", "failed", "abandoned")
 
 
 def run(arguments: Namespace) -> int:
@@ -70,7 +70,7 @@ class Changes:
 
 
 def _is_final(transaction: TransactionHistory) -> bool:
-    return transaction.last.outcome == "committed" and transaction.last.entry.succeeded is not None
+    return transaction.last.outcome in ("committed", "parked") and transaction.last.entry.succeeded is not None
 
 
 def _follow(history: TopologyHistory, transactions_max: int, changes: Changes) -> None:

@@ -30,7 +30,14 @@ from trident_py.history.transactions import AttemptHistory, TransactionHistory
 from trident_py.interfaces.config import TridentConfig
 
 ERRORS_MAX = 3
-STYLES = {"committed": "green", "failed": "red", "abandoned": "red", "processed": "yellow", "processing": "cyan"}
+STYLES = {
+    "committed": "green",
+    "parked": "red",
+    "failed": "red",
+    "abandoned": "red",
+    "processed": "yellow",
+    "processing": "cyan",
+}
 
 
 def run(arguments: Namespace) -> int:
@@ -226,7 +233,7 @@ def _lines_of(attempt: AttemptHistory) -> Iterator[str]:
     said = [f"{name} {text}" for name, text in took if text]
     if entry.ended:
         said.append(f"{attempt.outcome} {clock_text(local_time(entry.ended), now)}")
-    if attempt.outcome == "committed":
+    if attempt.outcome in ("committed", "parked"):
         told = clock_text(local_time(entry.succeeded), now) if entry.succeeded else "not yet, as far as is known"
         said.append(f"spouts told {told}")
     yield f"attempt {entry.attempt}: {attempt.outcome}"

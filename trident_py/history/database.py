@@ -101,7 +101,7 @@ _ATTEMPTS = _Table(
 )
 
 _SUCCEED = """
-    UPDATE {attempts} SET phase = 'committed', succeeded = ?
+    UPDATE {attempts} SET phase = CASE WHEN phase = 'parked' THEN phase ELSE 'committed' END, succeeded = ?
     WHERE uuid = ? AND incarnation = ? AND txid = ? AND attempt_id = ?"""
 _PRUNE_ATTEMPTS = """
     DELETE FROM {attempts} WHERE topology = ? AND emitted <= (

@@ -76,7 +76,7 @@ class AttemptEntry:
     Attributes:
         epoch: the epoch of its leadership.
         number: the number by which spouts know the transaction; None if it is empty.
-        phase: its progress: ``processing``, ``processed``, ``committed`` or ``failed``.
+        phase: its progress: ``processing``, ``processed``, ``committed``, ``parked`` or ``failed``.
         emitted: when it was announced; if that event was dropped, the time of its first event.
         ended: when it was committed or aborted; None: not yet.
         succeeded: when every spout had received the success; None: not yet.
@@ -193,8 +193,8 @@ def _told(event: TransactionEvent) -> dict[str, Any]:
     match event:
         case ProcessedEvent():
             told["phase"] = "processed"
-        case CommittedEvent():
-            told |= {"phase": "committed", "ended": event.at}
+        case CommittedEvent(is_parked=is_parked):
+            told |= {"phase": "parked" if is_parked else "committed", "ended": event.at}
         case SucceededEvent():
             told["succeeded"] = event.at
         case FailedEvent():

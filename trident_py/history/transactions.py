@@ -18,7 +18,7 @@ class AttemptHistory:
     """An attempt.
 
     Attributes:
-        outcome: ``processing``, ``processed``, ``committed``, ``failed`` or `ABANDONED`.
+        outcome: ``processing``, ``processed``, ``committed``, ``parked``, ``failed`` or `ABANDONED`.
         leadership: its leadership; None if that was deleted.
     """
 
@@ -63,7 +63,7 @@ class TransactionHistory:
 
     @property
     def last(self) -> AttemptHistory:
-        """The last attempt: the committed one, if there is one."""
+        """The last attempt: the committed or parked one, if there is one."""
         return self.attempts[-1]
 
     @property
@@ -114,7 +114,7 @@ def transactions(leaderships: Iterable[LeadershipEntry], attempts: Sequence[Atte
 
 
 def _outcome(entry: AttemptEntry, is_last: bool, by_epoch: Mapping[int, LeadershipEntry]) -> str:
-    if entry.phase in ("committed", "failed"):
+    if entry.phase in ("committed", "parked", "failed"):
         return entry.phase
     later = [each for epoch, each in by_epoch.items() if epoch > entry.epoch]
     if is_last and any(each.current_txid > entry.txid for each in later):

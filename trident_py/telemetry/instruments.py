@@ -78,7 +78,7 @@ TRANSACTIONS = Instrument(
     name="trident.transactions",
     kind=Kind.COUNTER,
     unit="{transaction}",
-    description="Attempts that have ended: committed, failed, or replayed because an earlier one failed.",
+    description="Attempts that have ended: committed, parked, failed, or replayed because an earlier one failed.",
     attributes=(OUTCOME,),
 )
 ACTIVE = Instrument(
@@ -264,7 +264,7 @@ class Measured:
 
     def _committed(self, event: CommittedEvent) -> Iterator[Measurement]:
         self._active.discard(event.attempt.txid)
-        yield Measurement(TRANSACTIONS, 1, ("committed",))
+        yield Measurement(TRANSACTIONS, 1, ("parked" if event.is_parked else "committed",))
         yield self._how_many
         yield Measurement(TXID_COMMITTED, event.attempt.txid)
         yield Measurement(ROWS, event.rows)

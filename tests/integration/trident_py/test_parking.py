@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -240,12 +241,14 @@ def test_the_command_line_shows_what_is_parked_and_releases_it(
         listing = ["tx", "told", "list", "--state-dir", str(tmp_path)]
         until(lambda: main(listing) == 0 and "committed" in capsys.readouterr().out)  # the history is written later
         assert "transaction 2 is parked, since " in told("list")
+        shown = json.loads(told("show", "2", "--json"))
+        assert [each["outcome"] for each in shown["attempts"]] == ["failed", "failed", "parked"]
         assert "2 failures, the last: ValueError: 4 is bad" in told("show", "2")
         assert "topology 'told': transaction 7 is not parked; nothing was changed" in told("skip", "7", status=1)
         mended.touch()
         assert "processes transaction 2 again" in told("release", "2")
         query.process_all_available(PATIENCE_SECONDS)
-        assert "parked" not in told("list")
+        assert "is parked" not in told("list")
         assert "tries the lowest transaction at once" in told("retry")
     assert select(tmp_path / "t.db", "SELECT total FROM total") == [(36,)]
 

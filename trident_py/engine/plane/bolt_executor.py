@@ -68,7 +68,8 @@ class TridentBoltExecutor:
     def take(self, emitted: Emitted) -> Iterator[int]:
         """Store a spout's batch; yield the branches whose inputs are complete now."""
         self._emitted[emitted.spout] = emitted
-        self.count_rows(emitted.spout, "driver", emitted.rows)
+        if not self.batch.stores:  # rows that are only stored count once they are released
+            self.count_rows(emitted.spout, "driver", emitted.rows)
         for branch in emitted.edges:
             if self.branches[branch] <= self._emitted.keys():
                 yield branch

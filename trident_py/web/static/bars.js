@@ -39,7 +39,8 @@ function addBars(bars, attempt, now) {
       bars.push({ kind: "processing", from, to: processed });
       bars.push({ kind: "waiting", from: processed, to: Math.max(now, processed) });
       break;
-    case "committed": {
+    case "committed":
+    case "parked": {
       const to = attempt.ended ?? processed + attempt.committing;
       const turn = Math.min(Math.max(to - (attempt.committing - attempt.waiting), from), to);
       const done = Math.min(processed, turn);
@@ -82,6 +83,11 @@ export function over(transaction) {
   const last = lastAttempt(transaction);
   if (last.outcome === "processing" || last.outcome === "processed") return null;
   return last.ended ?? last.emitted + last.processing + last.committing;
+}
+
+/** @param {Transaction} transaction */
+export function isClosed(transaction) {
+  return transaction.outcome === "committed" || transaction.outcome === "parked";
 }
 
 /** @param {Transaction} transaction */

@@ -14,6 +14,7 @@ const OUTCOMES = {
   processing: "processing",
   processed: "processed, waits for its turn",
   committed: "committed",
+  parked: "parked: all outputs leave it out until it is released",
   failed: "failed",
   abandoned: "abandoned: its leader ended, and it is not known to have committed",
 };

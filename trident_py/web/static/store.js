@@ -1,7 +1,7 @@
 // @ts-check
 /** What the page knows of transactions: as many as fit into a bounded memory, the lowest forgotten first. */
 
-import { begun, isUnderWay, over } from "./bars.js";
+import { begun, isClosed, isUnderWay, over } from "./bars.js";
 
 /** @typedef {import("./types.js").Transaction} Transaction */
 /** @typedef {import("./types.js").Message} Message */
@@ -41,7 +41,7 @@ export class Store {
     const committed = [];
     for (const each of transactions) {
       if (each.outcome === "committed" && this.#byTxid.get(each.txid)?.outcome !== "committed") committed.push(each);
-      if (each.outcome === "committed") this.currentTxid = Math.max(this.currentTxid, each.txid + 1);
+      if (isClosed(each)) this.currentTxid = Math.max(this.currentTxid, each.txid + 1);
       if (!this.#byTxid.has(each.txid)) this.#insert(each.txid);
       this.#byTxid.set(each.txid, each);
       if (isUnderWay(each)) this.#heard.set(each.txid, now);
@@ -87,7 +87,7 @@ export class Store {
       if (begun(each) > to) continue;
       const ended = over(each);
       if (ended === null || ended >= from) found.push(each);
-      else if (each.outcome === "committed") break; // those before it were committed before it
+      else if (isClosed(each)) break; // those before it were closed before it
     }
     return found;
   }

@@ -4,7 +4,7 @@
  *
  * Moments are in seconds since 1970, durations in seconds.
  *
- * @typedef {"processing" | "processed" | "committed" | "failed" | "abandoned"} Outcome
+ * @typedef {"processing" | "processed" | "committed" | "parked" | "failed" | "abandoned"} Outcome
  *
  * @typedef {object} Attempt
  * @property {string} attempt

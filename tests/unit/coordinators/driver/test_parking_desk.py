@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from coordinators.driver.publisher import Publisher
 from coordinators.protocol.messages import Failed, FailureKind, OffsetsResolved, OutputsAnswered, RowsStored
 from coordinators.record.parking import StoredRows
 from coordinators.record.wishes import Action
+from coordinators.status.listener import CommittedEvent, TopologyEvent
 from coordinators.values.errors import PoisonBatchError
 from tests.unit.coordinators.batches.test_parking_rules import PARKS, commits, fails, parked, refusal, taken_over, wish
 from tests.unit.coordinators.world import Numbers, World, attempt
@@ -44,6 +46,19 @@ def test_an_attempt_that_stores_the_rows_is_the_first_empty_one() -> None:
     assert world.committed("1:1") == ["SUCCESS 1:1", "BATCH 2:0"]
     assert world.successes == [(1, 1)]
     assert world.driver.record.parked.files == {"rows of 1:1"}
+
+
+def test_listeners_hear_which_transactions_are_parked() -> None:
+    told: list[TopologyEvent] = []
+    world = World(spouts={"lines": Numbers(upto=2)}, exact=False).start(Publisher(tell=told.append), **STORES)
+    world.run_until_quiet()
+    fails(world, "1:0")
+    world.run_until_quiet(OutputsAnswered(1))
+    world.run_until_quiet(rows("1:1"))
+    commits(world, "1:1")
+    commits(world, "2:0")
+    closed = [each for each in told if isinstance(each, CommittedEvent)]
+    assert [(str(each.attempt), each.is_parked) for each in closed] == [("1:1", True), ("2:0", False)]
 
 
 def test_a_release_carries_the_stored_rows_and_no_spout_is_asked() -> None:

@@ -66,6 +66,9 @@ def test_a_success_of_an_earlier_leaderships_changes_its_entry_and_makes_none(da
     database.write(Change(LIFE, succeeded=(succeeded("1:0"), succeeded("2:0"))))
     (found,) = database.attempts(LIFE, 1, 9)
     assert (found.phase, found.succeeded, found.rows) == ("committed", 104.0, 5)
+    database.write(Change(LIFE, attempts=(evolve(entry(3), phase="parked"),)))
+    database.write(Change(LIFE, succeeded=(succeeded("3:0"),)))
+    assert [each.phase for each in database.attempts(LIFE, 3, 9)] == ["parked"]
 
 
 def test_the_last_transactions_come_first_and_those_that_have_failed_if_only_they_are_wanted(

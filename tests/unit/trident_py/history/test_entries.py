@@ -82,6 +82,12 @@ def test_a_success_is_noted_also_of_what_an_earlier_leadership_has_committed() -
     assert entries.take([late]) == Change(LIFE, succeeded=(late,))
 
 
+def test_a_parked_transaction_is_not_told_as_committed() -> None:
+    entries = Entries(PROGRAM)
+    (entry,) = entries.take([leading(), emitted("1:1"), committed("1:1", is_parked=True), succeeded("1:1")]).attempts
+    assert (entry.phase, entry.ended, entry.succeeded) == ("parked", 103.0, 104.0)
+
+
 def test_where_events_were_dropped_what_follows_is_kept() -> None:
     (entry,) = Entries(PROGRAM).take([leading(), committed("1:0", rows=3)]).attempts
     assert (entry.phase, entry.rows, entry.emitted) == ("committed", 3, 103.0)

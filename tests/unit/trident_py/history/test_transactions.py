@@ -49,6 +49,11 @@ def test_a_later_leadership_tells_what_was_committed_right_before_a_crash() -> N
     assert outcomes(found) == ["4:0 abandoned", "4:1 committed", "5:0 abandoned"]
 
 
+def test_a_parked_transaction_says_so_under_later_leaderships_too() -> None:
+    (found,) = transactions([FIRST, SECOND], [entry("1:0", "parked")])
+    assert found.last.outcome == "parked"
+
+
 def test_the_facts_are_json() -> None:
     (found,) = transactions([FIRST], [entry("1:0", "committed")])
     facts = json.loads(json.dumps(found.facts()))

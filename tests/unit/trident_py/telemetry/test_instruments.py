@@ -31,6 +31,10 @@ def test_before_there_are_events_nobody_leads() -> None:
     }
 
 
+def test_a_parked_transaction_has_an_outcome_of_its_own() -> None:
+    assert ("trident.transactions", "parked", 1) in measured(emitted("1:1"), committed("1:1", is_parked=True))
+
+
 def test_a_commit_adds_rows_counts_and_how_long_each_phase_took() -> None:
     known = {"rows": 5, "written": {"counts": 3}, "counts": {"bad": 2, "undone": -1}}
     told = measured(emitted("1:0"), committed("1:0", processing=2.0, committing=1.5, waiting=0.5, **known))
