@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Thread
 
 import pytest
 from selenium import webdriver
@@ -144,6 +145,27 @@ def test_what_is_parked_is_listed_and_skipped(browser: webdriver.Chrome) -> None
         page.until("#wish-outcome", "skips transaction 1: the rows never count")
         assert words.query.parked() == ()
         assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
+
+
+def test_a_failing_transaction_is_parked_from_its_details(browser: webdriver.Chrome) -> None:
+    with serving(attempts=100) as words:
+        browser.get(words.client.url)
+        page = Page(browser)
+        page.until("#state", "running")
+        Thread(target=words.feed, args=(EVIL,), daemon=True).start()  # it waits for the commit
+        page.until("#error-groups", EVIL)
+        browser.get(f"http://{words.client.host}/#tx=1")
+        page.until("#details-body", EVIL)
+        assert page.one('#details-actions [data-action="retry"]').is_displayed()
+        page.one('#details-actions [data-action="park"]').click()
+        page.until("dialog#wish", "Park: transaction 1 of words")
+        page.one("#wish-reason").send_keys("it is no word")
+        page.one("#wish-submit").click()
+        page.until("#wish-outcome", "transaction 1")
+        page.one("#wish-submit").click()
+        page.until("#parked-list", "it is no word")
+        page.until("#details-body", "parked")
+        assert not page.one("#details-actions").is_displayed()
 
 
 def test_why_nothing_happens_is_told(page: Page, words: Words) -> None:

@@ -484,6 +484,13 @@ class KeepsTheAttemptWhoseRowsNobodyWants(MasterBatchCoordinator):
         yield from super()._carry_out(wished)
 
 
+class ForgetsAnAttemptWhenItParks(MasterBatchCoordinator):
+    def _carry_out(self, wished: Wished) -> Iterator[Command]:
+        if wished.parking is not None:
+            self.attempt_ids[self.current_txid] -= 1
+        yield from super()._carry_out(wished)
+
+
 class GivesWhatIsParkedOneMoreTry(MasterBatchCoordinator):
     def _carry_out(self, wished: Wished) -> Iterator[Command]:
         list(super()._carry_out(wished))
@@ -626,6 +633,7 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     TakesAnyRefusalForTheAnswer: "asked",
     ParksAgainstAnOutput: "parked",
     CommitsRowsThatAreOnlyStored: "stored",
+    ForgetsAnAttemptWhenItParks: "new attempt",
     StartsOthersWhileItStores: "alone",
     StoresForEver: "stored",
     KeepsTheAttemptWhoseRowsNobodyWants: "prompt commit",
@@ -649,8 +657,12 @@ PARKING_GATE = Scope(max_spout_pending=2, txid_max=3, attempt_max=2, group_max=2
 
 def gate_of(mutation: type[MasterBatchCoordinator] | Restore) -> Scope:
     """Where it is looked for."""
-    parks = mutation in (restore_without_what_is_parked, KeepsTheAttemptWhoseRowsNobodyWants)
-    return PARKING_GATE if parks or MUTATIONS[mutation] in ("asked", "parked", "alone", "stored") else GATE
+    is_about_parking = mutation in (
+        restore_without_what_is_parked,
+        KeepsTheAttemptWhoseRowsNobodyWants,
+        ForgetsAnAttemptWhenItParks,
+    )
+    return PARKING_GATE if is_about_parking or MUTATIONS[mutation] in ("asked", "parked", "alone", "stored") else GATE
 
 
 def unchecked(mutation: type[MasterBatchCoordinator]) -> type[MasterBatchCoordinator]:

@@ -1,6 +1,7 @@
 // @ts-check
 /** The details of one transaction, kept until they are closed; the page's address names it, as #tx=17. */
 
+import { isClosed } from "./bars.js";
 import { full } from "./describe.js";
 import { byId, html, say } from "./dom.js";
 import { ask } from "./stream.js";
@@ -12,6 +13,7 @@ import { ask } from "./stream.js";
 export class Details {
   #element = byId("details");
   #body = byId("details-body");
+  #actions = byId("details-actions");
   /** @type {Store} */
   #store;
   /** @type {Clock} */
@@ -71,6 +73,8 @@ export class Details {
     const isUnderWay = known.outcome === "processing";
     if (shown === this.#shown && !isUnderWay) return;
     this.#shown = shown;
+    this.#actions.hidden = isClosed(known);
+    for (const button of this.#actions.querySelectorAll("button")) button.dataset.txid = String(known.txid);
     this.#body.replaceChildren(...full(known, this.#clock.now()));
   }
 
@@ -80,6 +84,7 @@ export class Details {
     this.#fetched = null;
     this.#shown = "";
     this.#element.hidden = false;
+    this.#actions.hidden = true;
     this.#title(true);
     this.#tell(txid, this.#store.get(txid) ?? null);
     this.#body.replaceChildren();

@@ -11,6 +11,8 @@ const WISHES = {
   pause: { button: "Pause", effect: "Nothing new starts, and nothing is replayed. What is under way commits. It lasts until somebody resumes, over restarts and takeovers." },
   drain: { button: "Drain", effect: "All that was begun is committed, with replays where that needs some; nothing new starts. Then it is paused, until somebody resumes." },
   rate: { button: "Limit the rate", effect: "From now on it starts less, until somebody resumes. Replays don't wait." },
+  retry: { button: "Retry now", effect: "It is tried again at once, and its failures count from zero." },
+  park: { button: "Park", effect: "All outputs leave it out, and the topology continues behind it. Its rows count once it is released." },
   release: { button: "Release", effect: "Its batch is processed again, as a new transaction, and counts once. If it fails again, it is parked again." },
   skip: { button: "Skip", effect: "It is taken off the list: its rows never count." },
   resume: { button: "Resume", effect: "Lifts everything that operators have wished: pause, drain, and limits of the rate." },
@@ -31,10 +33,12 @@ export class Wishes {
     for (const button of document.querySelectorAll("#actions [data-action]")) {
       button.addEventListener("click", () => this.#open(button.getAttribute("data-action") ?? "pause"));
     }
-    byId("parked-list").addEventListener("click", (/** @type {Event} */ event) => {
-      const button = /** @type {Element} */ (event.target).closest("[data-action]");
-      if (button) this.#open(button.getAttribute("data-action") ?? "release", [Number(button.getAttribute("data-txid"))]);
-    });
+    for (const id of ["parked-list", "details-actions"]) {
+      byId(id).addEventListener("click", (/** @type {Event} */ event) => {
+        const button = /** @type {Element} */ (event.target).closest("[data-action]");
+        if (button) this.#open(button.getAttribute("data-action") ?? "release", [Number(button.getAttribute("data-txid"))]);
+      });
+    }
     byId("wish-cancel").onclick = () => this.#dialog.close();
     byId("wish-form").addEventListener("submit", (/** @type {Event} */ event) => {
       event.preventDefault();
