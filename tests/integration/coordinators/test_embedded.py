@@ -182,7 +182,9 @@ def test_a_killed_server_is_started_again_on_the_same_data_and_port_and_its_lead
 def test_a_server_whose_supervisor_was_killed_serves_its_users_and_is_replaced_by_the_next(directory: Path) -> None:
     with EmbeddedZooKeeper.running(directory) as server:
         store = lead("wordcount", hosts=server.hosts, session_timeout=60.0)
-        _supervisor_of(server).kill()
+        supervisor = _supervisor_of(server)
+        supervisor.kill()
+        supervisor.wait(10)  # until the kernel has released its lock
         store.write(CoordinatorRecord(1, seq=1))
         with EmbeddedZooKeeper.running(directory) as replaced:
             assert (replaced.hosts, replaced.pid == server.pid) == (server.hosts, False)
