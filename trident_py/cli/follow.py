@@ -70,7 +70,7 @@ class Changes:
 
 
 def _is_final(transaction: TransactionHistory) -> bool:
-    return transaction.last.outcome in ("committed", "parked") and transaction.last.entry.succeeded is not None
+    return transaction.last.is_closed and transaction.last.entry.succeeded is not None
 
 
 def _follow(history: TopologyHistory, transactions_max: int, changes: Changes) -> None:

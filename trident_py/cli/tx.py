@@ -233,7 +233,7 @@ def _lines_of(attempt: AttemptHistory) -> Iterator[str]:
     said = [f"{name} {text}" for name, text in took if text]
     if entry.ended:
         said.append(f"{attempt.outcome} {clock_text(local_time(entry.ended), now)}")
-    if attempt.outcome in ("committed", "parked"):
+    if attempt.is_closed:
         told = clock_text(local_time(entry.succeeded), now) if entry.succeeded else "not yet, as far as is known"
         said.append(f"spouts told {told}")
     yield f"attempt {entry.attempt}: {attempt.outcome}"

@@ -26,6 +26,11 @@ class AttemptHistory:
     outcome: str
     leadership: LeadershipEntry | None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is committed, with its rows or, if it is parked, without them."""
+        return self.outcome in ("committed", "parked")
+
     def facts(self) -> dict[str, Any]:
         """Return the facts as JSON; moments are in seconds since 1970, durations in seconds."""
         entry, program = self.entry, self.leadership.program if self.leadership else None

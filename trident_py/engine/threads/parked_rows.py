@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 import secrets
 import socket
@@ -16,6 +15,7 @@ from attrs import frozen
 
 from coordinators.record.parking import StoredRows
 from coordinators.values.attempt import TransactionAttempt
+from trident_py.sinks.files.local_path import make_directory, sync
 
 log = logging.getLogger(__name__)
 
@@ -41,16 +41,14 @@ class ParkedRows:
 
     def store(self, attempt: TransactionAttempt, spout: str, rows: pa.Table) -> StoredRows:
         """Write the rows that ``spout`` emitted in ``attempt`` to the disk."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory)
         readable = re.sub(r"[^A-Za-z0-9-]+", "-", spout)
         name = f"{self.owner}-{attempt.txid}-{attempt.attempt_id}-{readable}-{secrets.token_hex(4)}{SUFFIX}"
         path = self.directory / name
-        with path.open("xb") as file:
-            with pa.ipc.new_file(file, rows.schema) as writer:
-                writer.write_table(rows)
-            file.flush()
-            os.fsync(file.fileno())
-        _sync(self.directory)
+        with path.open("xb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+            writer.write_table(rows)
+        sync(path)
+        sync(self.directory)
         return StoredRows(
             file=name, host=socket.gethostname(), bytes=path.stat().st_size, hash=_digest(path), rows=rows.num_rows
         )
@@ -85,11 +83,3 @@ class ParkedRows:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -161,16 +161,14 @@ class SpoutEmission:
 
     def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:
         """Return ``batch``, or its rows read once: if reading reports something, or a second read might differ."""
-        is_reread, exact = len(self.readers) > 1 or self.is_reread, self.spout.coordinator.exact
-        if self.emit.stores:
-            report(CheckpointBegun(self.emit.attempt, self.spout.tx_id))  # storing visibly takes time
-            self.running.enter_spark()
-            return self.jobs.checkpoint(self.emit, batch, exact) if batch.is_read_once else batch
-        if not batch.is_read_once and (not is_reread or exact or batch.is_settled):
+        stores, exact = self.emit.stores, self.spout.coordinator.exact
+        is_reread = not stores and (len(self.readers) > 1 or self.is_reread)
+        is_due = batch.is_read_once or (is_reread and not (exact or batch.is_settled))
+        if not (is_due or stores):
             return batch
-        report(CheckpointBegun(self.emit.attempt, self.spout.tx_id))
+        report(CheckpointBegun(self.emit.attempt, self.spout.tx_id))  # to store rows takes time, too
         self.running.enter_spark()
-        return self.jobs.checkpoint(self.emit, batch, exact)
+        return self.jobs.checkpoint(self.emit, batch, exact) if is_due else batch
 
 
 CANCEL_AGAIN_SECONDS = 0.5
