@@ -65,6 +65,13 @@ class Page:
 
         return WebDriverWait(self.browser, WITHIN_SECONDS, ignored_exceptions=(Exception,)).until(says)  # type: ignore[return-value]
 
+    def wish(self, title: str, reason: str, outcome: str) -> None:
+        """Give the reason in the dialog that has come up, and wait for what is said of the wish."""
+        self.until("dialog#wish", title)
+        self.one("#wish-reason").send_keys(reason)
+        self.one("#wish-submit").click()
+        self.until("#wish-outcome", outcome)
+
 
 def test_it_shows_transactions_as_they_are_committed(page: Page, words: Words) -> None:
     page.until("#state", "running")
@@ -116,18 +123,12 @@ def test_an_error_is_shown_as_text_with_its_row(page: Page, words: Words) -> Non
 def test_an_operator_pauses_with_a_reason_and_lets_it_go_on(page: Page, words: Words) -> None:
     page.until("#state", "running")
     page.one('[data-action="pause"]').click()
-    page.until("dialog#wish", "Pause")
-    page.one("#wish-reason").send_keys("the table is being moved")
-    page.one("#wish-submit").click()
-    page.until("#wish-outcome", "is paused")
+    page.wish("Pause", "the table is being moved", "is paused")
     page.one("#wish-submit").click()
     page.until("#standing", "the table is being moved")
     assert words.query.status.is_paused
     page.one('[data-action="resume"]').click()
-    page.until("dialog#wish", "Resume")
-    page.one("#wish-reason").send_keys("it was moved")
-    page.one("#wish-submit").click()
-    page.until("#wish-outcome", "continues")
+    page.wish("Resume", "it was moved", "continues")
     page.until("#state", "running")
 
 
@@ -139,10 +140,7 @@ def test_what_is_parked_is_listed_and_skipped(browser: webdriver.Chrome) -> None
         words.feed(EVIL)
         page.until("#parked-list", f"by on_poison: ValueError: no word: {EVIL}")
         page.one('#parked-list [data-action="skip"]').click()
-        page.until("dialog#wish", "Skip: transaction 1 of words")
-        page.one("#wish-reason").send_keys("it is no word")
-        page.one("#wish-submit").click()
-        page.until("#wish-outcome", "skips transaction 1: the rows never count")
+        page.wish("Skip: transaction 1 of words", "it is no word", "skips transaction 1: the rows never count")
         assert words.query.parked() == ()
         assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
 
@@ -158,10 +156,7 @@ def test_a_failing_transaction_is_parked_from_its_details(browser: webdriver.Chr
         page.until("#details-body", EVIL)
         assert page.one('#details-actions [data-action="retry"]').is_displayed()
         page.one('#details-actions [data-action="park"]').click()
-        page.until("dialog#wish", "Park: transaction 1 of words")
-        page.one("#wish-reason").send_keys("it is no word")
-        page.one("#wish-submit").click()
-        page.until("#wish-outcome", "transaction 1")
+        page.wish("Park: transaction 1 of words", "it is no word", "transaction 1")
         page.one("#wish-submit").click()
         page.until("#parked-list", "it is no word")
         page.until("#details-body", "parked")
