@@ -25,12 +25,9 @@ from coordinators.values.log_fields import logging_about
 from trident_py.engine.monitoring.listeners import Listeners, TransactionProgress
 from trident_py.engine.ports.requests import RequestAnswer, Requests
 from trident_py.errors import FencedError, TridentError
-from trident_py.wishing import carried_out
+from trident_py.wishing import ANSWER_SECONDS, SEARCH_SECONDS, carried_out
 
 log = logging.getLogger(__name__)
-
-ANSWER_SECONDS = 30.0
-"""How long to wait for the outcome of a wish, unless told otherwise."""
 
 EXIT_SECONDS = 10.0
 """Seconds for all running topologies to end when the program ends; after that, the process ends without waiting for
@@ -183,6 +180,17 @@ class TridentQuery:
         """
         return self._wished(Action.SKIP, txids, reason, timeout)
 
+    def bisect(self, txid: int, *, timeout: float = SEARCH_SECONDS) -> Outcome:
+        """Find the rows of the parked transaction ``txid`` that fail; return once they are found.
+
+        `Outcome.found` has their positions in the batch. They stay parked, and the other rows are released. It takes
+        trials, which commit nothing, while the topology continues.
+
+        Raises:
+            TridentError, TimeoutError: as for `park`. It is also refused if all rows pass now.
+        """
+        return self._wished(Action.BISECT, (txid,), "", timeout)
+
     def retry(self, txid: int | None = None, *, timeout: float = ANSWER_SECONDS) -> Outcome:
         """Try ``txid``, by default the lowest transaction, without waiting any longer, and count its failures from 0.
 
@@ -194,7 +202,7 @@ class TridentQuery:
     def _wished(self, action: Action, txids: tuple[int, ...], reason: str, timeout: float) -> Outcome:
         wish = Wish(uuid4().hex, action, reason=reason, txids=txids, by="the program")
         with located(topology=self.name):
-            return carried_out(wish, self.name, self.coordination, timeout)
+            return carried_out(wish, self.name, self.coordination, timeout, lambda: self.is_active)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -18,7 +18,15 @@ from coordinators.values.errors import TridentError
 
 LOOK_AGAIN_SECONDS = 0.2
 
-ABOUT_TRANSACTIONS = (Action.PARK, Action.RELEASE, Action.SKIP, Action.RETRY)
+ANSWER_SECONDS = 30.0
+"""The default time to wait: longer than the replacement of a killed leader takes with default settings."""
+
+ROWS_SHOWN = 10
+
+SEARCH_SECONDS = 3_600.0
+"""The default time to wait for a bisection, which makes some twenty trials of a million rows."""
+
+ABOUT_TRANSACTIONS = (Action.PARK, Action.RELEASE, Action.SKIP, Action.BISECT, Action.RETRY)
 """The wishes that name transactions, which have other ids after a reset."""
 
 
@@ -78,6 +86,7 @@ class WishAnswer:
             "action": self.wish.action,
             "carried_out": self.outcome is not None and self.outcome.action is not None and not self.outcome.refused,
             "refused": self.outcome.refused if self.outcome else "",
+            "found": {spout: list(rows) for spout, rows in self.outcome.found.items()} if self.outcome else {},
             "waits": self.wish in self.description.wishes,
             "standing": self.standing.to_json(),
             "under_way": self.under_way,
@@ -114,7 +123,7 @@ class WishAnswer:
                 return f"is drained, and paused{lifted}"
             case Action.RATE:
                 return f"{limits(self.standing.rate)}{lifted}"
-            case Action.PARK | Action.RELEASE | Action.SKIP | Action.RETRY:
+            case Action.PARK | Action.RELEASE | Action.SKIP | Action.BISECT | Action.RETRY:
                 return self._mended(name)
         return "continues, without limits"
 
@@ -128,6 +137,10 @@ class WishAnswer:
                 return f"processes {these or 'all parked transactions'} again, each as a new transaction"
             case Action.SKIP:
                 return f"skips {these}: the rows never count"
+            case Action.BISECT:
+                found = self.outcome.found if self.outcome else {}
+                rows = " and ".join(rows_text(spout, positions) for spout, positions in found.items() if positions)
+                return f"found what fails in {these}: {rows} stay parked, and the other rows are released"
         return f"tries {these or 'the lowest transaction'} at once"
 
 
@@ -136,14 +149,30 @@ def these_transactions(txids: Sequence[int]) -> str:
     return f"transaction{'s' if len(txids) > 1 else ''} {', '.join(map(str, txids))}" if txids else ""
 
 
-def carried_out(wish: Wish, topology: str, coordination: Coordination, seconds: float) -> Outcome:
+def rows_text(spout: str, positions: Sequence[int]) -> str:
+    """Format the rows that a bisection has found, for people."""
+    shown = ", ".join(map(str, positions[:ROWS_SHOWN]))
+    more = ", …" if len(positions) > ROWS_SHOWN else ""
+    return f"{'rows' if len(positions) > 1 else 'row'} {shown}{more} of spout {spout!r} (positions from 0)"
+
+
+def seconds_for(action: Action | None) -> float:
+    """Return how long to wait by default until a wish is carried out."""
+    return SEARCH_SECONDS if action is Action.BISECT else ANSWER_SECONDS
+
+
+def carried_out(
+    wish: Wish, topology: str, coordination: Coordination, seconds: float, may_lead: Callable[[], bool]
+) -> Outcome:
     """Store ``wish``, and return its outcome once it is carried out.
+
+    Without a leader, it waits for one while ``may_lead`` returns true.
 
     Raises:
         TridentError: it was refused, or deleted.
-        TimeoutError: it was not carried out within this many seconds; it still may be.
+        TimeoutError: it was not carried out within this many seconds, or nobody leads; it still may be.
     """
-    answer = answer_to(wish, topology, coordination, seconds, waits_for_leader=True)
+    answer = answer_to(wish, topology, coordination, seconds, may_lead)
     if answer.outcome is None and not answer.is_forgotten:
         raise TimeoutError(f"{answer.text}")
     if answer.outcome is None or not answer.is_as_wished:
@@ -152,11 +181,11 @@ def carried_out(wish: Wish, topology: str, coordination: Coordination, seconds: 
 
 
 def answer_to(
-    wish: Wish, topology: str, coordination: Coordination, seconds: float, *, waits_for_leader: bool = False
+    wish: Wish, topology: str, coordination: Coordination, seconds: float, may_lead: Callable[[], bool] = lambda: False
 ) -> WishAnswer:
     """Store ``wish`` for the leader of ``topology``, and wait for its outcome, up to this many seconds.
 
-    Without a leader, it doesn't wait, unless ``waits_for_leader``.
+    Without a leader, it doesn't wait, unless ``may_lead`` returns true.
 
     Raises:
         ConfigError: there is no such topology, or no leader could carry out the wish.
@@ -172,7 +201,7 @@ def answer_to(
         outcomes = description.record.outcomes if description.record else ()
         outcome = next((each for each in outcomes if each.wish == wish.id), None)
         answer = WishAnswer(wish, outcome, description, description.status(time.time()), seconds)
-        is_final = answer.is_final and (answer.description.leader or answer.outcome or not waits_for_leader)
+        is_final = answer.is_final and (answer.description.leader or answer.outcome or not may_lead())
         if is_final or time.monotonic() >= until:
             return answer
         time.sleep(LOOK_AGAIN_SECONDS)

@@ -150,6 +150,14 @@ class ParkingRules:
         begun = [each.txid for each in self._parked.entries if each.txid in wish.txids and each.released_as]
         return f"transaction {begun[0]} is being released" if begun else ""
 
+    def _refused_bisect(self, wish: Wish) -> str:
+        if len(wish.txids) != 1:
+            return "one transaction is bisected at a time"
+        if refusal := self._refused_release(wish):
+            return refusal
+        begun = [each for each in self._parked.entries if each.txid in wish.txids and each.is_wanted]
+        return f"transaction {wish.txids[0]} is being released" if begun else ""
+
     def _refused_retry(self, wish: Wish) -> str:
         machine = self.admission.machine
         unknown = [txid for txid in wish.txids if txid not in machine.attempt_ids]
@@ -167,5 +175,6 @@ class ParkingRules:
         Action.PARK: _refused_park,
         Action.RELEASE: _refused_release,
         Action.SKIP: _refused_skip,
+        Action.BISECT: _refused_bisect,
         Action.RETRY: _refused_retry,
     }

@@ -66,6 +66,13 @@ class BatchStreams(Protocol):
         """
         ...
 
+    def try_commit(self, attempt: TransactionAttempt) -> None:
+        """Let each output commit ``attempt``, a trial that is processed, and undo it; the outcome is posted.
+
+        It is `TrialPassed` or `Failed`.
+        """
+        ...
+
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """Commit these consecutive attempts in this order; the values are the edges of each."""
         ...

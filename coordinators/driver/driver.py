@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Self
 
 from attrs import define, evolve, field
@@ -26,9 +26,11 @@ from coordinators.batches.definitions import Definitions, check_same
 from coordinators.batches.failures import Failures
 from coordinators.batches.parking_rules import ParkingRules
 from coordinators.driver.batch_streams import Batch, BatchStreams
+from coordinators.driver.bisect_desk import BisectDesk
 from coordinators.driver.parking_desk import ParkingDesk
 from coordinators.driver.publisher import Publisher
 from coordinators.driver.record_writer import OwedSuccesses, RecordWriter
+from coordinators.driver.trials import Trials
 from coordinators.driver.wish_desk import Request, WishDesk
 from coordinators.protocol.acker import Phases
 from coordinators.protocol.master import MasterBatchCoordinator
@@ -49,6 +51,7 @@ from coordinators.protocol.messages import (
     RowsStored,
     StopRequested,
     SuccessDelivered,
+    TrialPassed,
 )
 from coordinators.protocol.protocol import (
     AskOutputs,
@@ -59,6 +62,7 @@ from coordinators.protocol.protocol import (
     EmitCommit,
     EmitSuccess,
     Event,
+    PhaseAcked,
     Stopping,
     StoreRecord,
     StreamId,
@@ -129,7 +133,9 @@ class CoordinatorDriver:
     writer: RecordWriter
     wishes: WishDesk
     parking: ParkingDesk
+    bisecting: BisectDesk
     stored_spouts: frozenset[str]
+    trials: Trials = field(init=False)
     machine: MasterBatchCoordinator = field(init=False)  # this and the next three belong to the admission
     definitions: Definitions = field(init=False)
     times: TransactionTimes = field(init=False)
@@ -166,6 +172,7 @@ class CoordinatorDriver:
         wishes = WishDesk(topology, store, wished)
         publisher = publisher or Publisher()
         publisher.follow(topology, store, admission)
+        rules = ParkingRules(admission, settings, store.identity.incarnation)
         return cls(
             topology=topology,
             store=store,
@@ -178,13 +185,15 @@ class CoordinatorDriver:
             owed=owed,
             writer=RecordWriter(store, record, admission, owed),
             wishes=wishes,
-            parking=ParkingDesk(wishes, ParkingRules(admission, settings, store.identity.incarnation)),
+            parking=ParkingDesk(wishes, rules),
+            bisecting=BisectDesk(wishes, rules),
             stored_spouts=settings.stored_spouts,
         )
 
     def __attrs_post_init__(self) -> None:
         self.machine, self.definitions = self.admission.machine, self.admission.definitions
         self.times, self.failures = self.admission.times, self.admission.failures
+        self.trials = Trials(self.streams, self.phases, self.bisecting, self._open)
 
     @property
     def record(self) -> CoordinatorRecord:
@@ -217,13 +226,15 @@ class CoordinatorDriver:
             for event in self._take(message, now):
                 commands += self._handle(event, now)
         if self.wishes.is_due or self.wishes.waiting or self.machine.storing:
-            for event in self.parking.events():
+            for event in chain(self.parking.events(), self.bisecting.events()):
                 commands += self._handle(event, now)
         commands += self._handle(Ticked(self.admission.ready(now, self.streams.next_window_at())), now)
         self._carry_out(commands, now)
         self._expire_silent(now)
         for spout, ask in self.admission.asks(now):
             self.streams.ask(spout, ask)
+        if not self.stopping:
+            self.trials.start(self.times.at(now))
         self._answer_idle()
         self._end_if_given_up()
         self.store.heartbeat()
@@ -236,6 +247,9 @@ class CoordinatorDriver:
         return max(now, min([now + self.idle_turn, self.phases.next_rotation_at, *moments]))
 
     def _handle(self, event: Event, now: float) -> list[Command]:
+        if isinstance(event, PhaseAcked) and event.attempt.is_trial:
+            self.trials.processed(event.attempt)
+            return []
         commands = self.machine.handle(event)
         self.publisher.handled(event, commands, now, self._wall)
         return commands
@@ -244,6 +258,8 @@ class CoordinatorDriver:
         match message:
             case Acked():
                 return self.phases.take(message)
+            case Fingerprinted(attempt) | OffsetsResolved(attempt) if attempt.is_trial:
+                self.trials.take(message)
             case Failed():
                 return self._failed(message, now)
             case Defined() | NotReady() | DefinitionFailed() | OffsetsResolved() | Fingerprinted():
@@ -266,10 +282,15 @@ class CoordinatorDriver:
         for message in self.streams.take():
             yield from self._take(message, now)
 
-    def _take_request(self, message: Request | StopRequested | OutputsAnswered | RowsStored) -> Iterable[Event]:
+    def _take_request(
+        self, message: Request | StopRequested | OutputsAnswered | RowsStored | TrialPassed
+    ) -> Iterable[Event]:
         match message:
             case OutputsAnswered():
                 return self.parking.answered(message, self._wall)
+            case TrialPassed() | RowsStored(attempt=TransactionAttempt(is_trial=True)):
+                self.trials.take(message)
+                return ()
             case RowsStored(attempt):
                 if self.machine.is_live(attempt):
                     self.parking.take_stored(message)
@@ -349,6 +370,9 @@ class CoordinatorDriver:
     # --- failures -----------------------------------------------------------------------------------------------------
 
     def _failed(self, failed: Failed, now: float) -> Iterable[Event]:
+        if failed.attempt.is_trial:
+            self.trials.take(failed)
+            return ()
         if not self.machine.is_live(failed.attempt):
             with logging_about(attempt=failed.attempt):
                 log.debug(

@@ -69,7 +69,7 @@ class ParkingDesk:
                 self._failures.pardon(wish.txids[0] if wish.txids else self._machine.current_txid)
             yield Wished(wish, refusal)
         for wish in self.wishes.waiting[:]:
-            if wish == self.deciding:
+            if wish == self.deciding or wish.action is not Action.PARK:
                 continue
             if refusal := self.rules.refusal(wish):
                 self.wishes.decide(wish)

@@ -11,7 +11,7 @@ from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import PauseRequested, ResumeRequested, WishesChanged
 from coordinators.protocol.protocol import Wished
 from coordinators.record.store import RecordStore
-from coordinators.record.wishes import OUTCOMES_KEPT, Action, Wish
+from coordinators.record.wishes import LASTING, OUTCOMES_KEPT, Action, Wish
 from coordinators.values.errors import TridentError
 
 log = logging.getLogger(__name__)
@@ -30,8 +30,8 @@ class WishDesk:
         topology: for messages.
         changed: called by the store, on any thread, when an operator may have stored a wish.
         is_due: whether there may be wishes that were not read yet.
-        waiting: the wishes to park a transaction that is not the lowest yet.
-        decided: the wishes to park that were decided since the last look; the store may still have them.
+        waiting: the `LASTING` wishes that were not decided yet.
+        decided: those that were decided since the last look; the store may still have them.
     """
 
     topology: str
@@ -58,14 +58,14 @@ class WishDesk:
     def take(self) -> list[Wish]:
         """Return the wishes to carry out in this turn, oldest first; reads the store only if `is_due`.
 
-        Wishes to park are not among them: they are `waiting` until they are decided.
+        `LASTING` ones are not among them: they are `waiting` until they are decided.
         """
         decided, self.decided = self.decided, []
         if not self.is_due:
             return []
         wishes, before = self.store.wishes(self.changed), self.waiting
-        self.waiting = [wish for wish in wishes if wish.action is Action.PARK and wish not in decided]
-        now = [wish for wish in wishes if wish.action is not Action.PARK]
+        self.waiting = [wish for wish in wishes if wish.action in LASTING and wish not in decided]
+        now = [wish for wish in wishes if wish.action not in LASTING]
         self.is_due = len(now) > OUTCOMES_KEPT
         for wish in (*now[:OUTCOMES_KEPT], *(each for each in self.waiting if each not in before)):
             log.info("topology %s: an operator wishes: %s", self.topology, wish.text)

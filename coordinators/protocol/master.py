@@ -92,6 +92,8 @@ def parked_after(before: StoreRecord, wished: Wished) -> ParkedList:
             return parked.want(wished.wish.txids)
         case Action.SKIP:
             return parked.drop(wished.wish.txids)
+        case Action.BISECT if wished.split is not None:
+            return parked.split(wished.split)
     return parked
 
 
@@ -234,7 +236,8 @@ class MasterBatchCoordinator:
             self.parked = parked_after(self._store(), wished)
         self._end_drain()
         if not wish.epoch:
-            outcome = Outcome(wish.id, wish.action, self.standing, len(self.attempt_ids), wished.refusal)
+            found = wished.split.found if wished.split else {}
+            outcome = Outcome(wish.id, wish.action, self.standing, len(self.attempt_ids), wished.refusal, found)
             yield evolve(self._store(), outcomes=(outcome,))
         elif not wished.refusal:
             yield self._store()

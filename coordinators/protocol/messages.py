@@ -158,6 +158,18 @@ class RowsStored:
 
 
 @frozen
+class TrialPassed:
+    """``attempt``, which is a trial, could have been committed: its outputs have done it, and undone it.
+
+    Attributes:
+        untried: the outputs that can't undo it, so they only prepared it.
+    """
+
+    attempt: TransactionAttempt
+    untried: tuple[str, ...] = ()
+
+
+@frozen
 class SuccessDelivered:
     """Every ``success`` of ``txid`` has returned."""
 
@@ -229,5 +241,6 @@ Message = (
     | RowsStored
     | StopRequested
     | SuccessDelivered
+    | TrialPassed
     | WishesChanged
 )

@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from coordinators.record.parking import NOTHING_PARKED, ParkedList, Parking
+from coordinators.record.parking import NOTHING_PARKED, ParkedList, Parking, Split
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing, Wish
 from coordinators.values.attempt import TransactionAttempt
 
@@ -93,11 +93,13 @@ class Wished:
     Attributes:
         refusal: why it can't be carried out; empty: it can.
         parking: for a wish to park that can be carried out, how the lowest transaction is parked.
+        split: for a wish to bisect that was carried out, the rows that fail.
     """
 
     wish: Wish
     refusal: str = ""
     parking: Parking | None = None
+    split: Split | None = None
 
 
 Event = Ticked | PhaseAcked | AttemptFailed | Stopping | ParkWanted | RowsWanted | Wished

@@ -3,20 +3,30 @@
 A transaction is parked in three durable steps. The write that decides it stores a `Parking`: from then on each
 attempt of the transaction is empty, under this leader and later ones. The write that closes the transaction moves the
 entry to the list of parked ones. A release binds an entry to a new transaction, and the write that closes that one
-removes the entry.
+removes the entry. Once it is known which rows fail, one write splits an entry in two: these rows stay parked, and the
+others wait for their release.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from functools import reduce
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 from attrs import asdict, evolve, field, frozen
 
 from coordinators.values.canonical import Fingerprint, Json
+from coordinators.values.errors import our_bug
 
 ERROR_CHARS_MAX = 4 * 1024
 """The length of a stored error; a longer one is cut."""
+
+FOUND_MAX = 100
+"""How many rows of a spout an outcome names."""
+
+Runs: TypeAlias = tuple[tuple[int, int], ...]
+"""Rows of a file: each run is the position of its first row, and the one after its last row."""
 
 
 @frozen(kw_only=True)
@@ -29,6 +39,7 @@ class StoredRows:
         bytes: the length of the file.
         hash: of its content.
         rows: how many rows it has.
+        kept: the rows that belong to the entry, if others were split off; None: all do.
     """
 
     file: str
@@ -36,6 +47,51 @@ class StoredRows:
     bytes: int
     hash: str
     rows: int
+    kept: Runs | None = None
+
+    @property
+    def runs(self) -> Runs:
+        """The rows that belong to the entry."""
+        return ((0, self.rows),) if self.kept is None else self.kept
+
+    @property
+    def count(self) -> int:
+        """How many rows belong to the entry."""
+        return sum(stop - first for first, stop in self.runs)
+
+    def keeping(self, positions: Iterable[int]) -> StoredRows:
+        """Return it with these rows of the file only."""
+        return evolve(self, kept=runs_of(positions))
+
+    def without(self, positions: Iterable[int]) -> StoredRows:
+        """Return it without these rows of the file, which belong to it."""
+        gone = set(positions)
+        return self.keeping(each for first, stop in self.runs for each in range(first, stop) if each not in gone)
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the stored form."""
+        return {**asdict(self), "kept": None if self.kept is None else [list(run) for run in self.kept]}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> StoredRows:
+        """Return the object that was stored as ``body``.
+
+        Raises:
+            KeyError, TypeError, ValueError: ``body`` is not its stored form.
+        """
+        kept = body["kept"]
+        return cls(**{**body, "kept": None if kept is None else tuple((first, stop) for first, stop in kept)})
+
+
+def runs_of(positions: Iterable[int]) -> Runs:
+    """Return rising positions as runs."""
+    found: list[tuple[int, int]] = []
+    for each in positions:
+        if found and found[-1][1] == each:
+            found[-1] = found[-1][0], each + 1
+        else:
+            found.append((each, each + 1))
+    return tuple(found)
 
 
 @frozen(kw_only=True)
@@ -44,6 +100,7 @@ class Parked:
 
     Attributes:
         txid: its id, for ever, even if it is released and parked again.
+        part: 0: all of its rows, or those that fail; from 1 on: the others, which were split off.
         number: by which spouts know it.
         definition: the metadata of its batch, by spout.
         fingerprints: of the rows of its attempts, by spout, where an attempt has read all of them.
@@ -69,6 +126,12 @@ class Parked:
     reason: str = ""
     is_wanted: bool = False
     released_as: int = 0
+    part: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many stored rows belong to it."""
+        return sum(each.count for each in self.stored.values())
 
     @property
     def waits(self) -> bool:
@@ -82,7 +145,7 @@ class Parked:
             "number": self.number,
             "definition": dict(self.definition),
             "fingerprints": {spout: [each.rows, each.sum, each.kind] for spout, each in self.fingerprints.items()},
-            "stored": {spout: asdict(each) for spout, each in self.stored.items()},
+            "stored": {spout: each.to_json() for spout, each in self.stored.items()},
             "attempts": self.attempts,
             "error": self.error,
             "since": self.since,
@@ -90,6 +153,7 @@ class Parked:
             "reason": self.reason,
             "is_wanted": self.is_wanted,
             "released_as": self.released_as,
+            "part": self.part,
         }
 
     @classmethod
@@ -100,7 +164,7 @@ class Parked:
             KeyError, TypeError, ValueError: ``body`` is not its stored form.
         """
         seen = {spout: Fingerprint(*each) for spout, each in body["fingerprints"].items()}
-        stored = {spout: StoredRows(**each) for spout, each in body["stored"].items()}
+        stored = {spout: StoredRows.from_json(each) for spout, each in body["stored"].items()}
         return cls(**{**body, "fingerprints": seen, "stored": stored})
 
 
@@ -127,6 +191,51 @@ class Parking:
 
 
 @frozen
+class Split:
+    """The rows of a parked transaction that fail: two entries take the place of one, with these rows and the others.
+
+    Attributes:
+        whole: the entry, all rows of which are stored.
+        positions: by spout, the rows that fail, as positions in its file, rising.
+    """
+
+    whole: Parked
+    positions: Mapping[str, tuple[int, ...]] = field(hash=False)
+
+    @property
+    def failing(self) -> Parked:
+        """The entry of the rows that fail; it stays parked."""
+        return self._with({spout: each.keeping(self._of(spout)) for spout, each in self.whole.stored.items()})
+
+    @property
+    def found(self) -> dict[str, tuple[int, ...]]:
+        """The first rows that fail, by spout."""
+        return {spout: found[:FOUND_MAX] for spout, found in self.positions.items()}
+
+    def rest(self, part: int) -> Parked | None:
+        """Return the entry of all other rows, which waits for its release; None: there are no others.
+
+        ``part`` is a number that no other part of the transaction has.
+        """
+        rest = self._with({spout: each.without(self._of(spout)) for spout, each in self.whole.stored.items()})
+        return evolve(rest, part=part, is_wanted=True, error="") if rest.rows else None
+
+    def _of(self, spout: str) -> tuple[int, ...]:
+        return self.positions.get(spout, ())
+
+    def _with(self, stored: Mapping[str, StoredRows]) -> Parked:
+        return evolve(self.whole, stored=stored, fingerprints={})  # those were of all rows
+
+    def ensure_whole(self, parts: Iterable[Parked]) -> None:
+        """Assert that each row is in exactly one of ``parts``."""
+        for spout, stored in self.whole.stored.items():
+            runs = sorted(run for part in parts for run in part.stored[spout].runs)
+            is_apart = all(before[1] <= after[0] for before, after in pairwise(runs))
+            is_all = sum(stop - first for first, stop in runs) == stored.count
+            assert is_apart and is_all, our_bug(f"{self.whole} is split into {parts}")
+
+
+@frozen
 class ParkedList:
     """The transaction that is being parked, if any, and the parked ones, lowest first."""
 
@@ -138,7 +247,7 @@ class ParkedList:
         return self.parking is not None and self.parking.txid == txid
 
     def entry(self, txid: int) -> Parked | None:
-        """Return the parked transaction ``txid``; None: it is not on the list."""
+        """Return the parked transaction ``txid``, the first part of it; None: it is not on the list."""
         return next((each for each in self.entries if each.txid == txid), None)
 
     def released_in(self, txid: int) -> Parked | None:
@@ -175,6 +284,14 @@ class ParkedList:
         first = self.waiting
         return self if first is None else self._with(evolve(first, released_as=txid))
 
+    def split(self, split: Split) -> ParkedList:
+        """Return the list with the parts of a transaction in the place of its entry."""
+        txid = split.whole.txid
+        rest = split.rest(1 + max(each.part for each in self.entries if each.txid == txid))
+        parts = [each for each in (split.failing, rest) if each is not None]
+        split.ensure_whole(parts)
+        return reduce(ParkedList._with, parts, self)
+
     def park(self, parking: Parking) -> ParkedList:
         """Return the list after it was decided to park; the entry stays where it is until the transaction closes."""
         return evolve(self, parking=parking)
@@ -184,11 +301,17 @@ class ParkedList:
         if self.parking is not None and self.parking.txid == txid:
             return evolve(self._with(self.parking.entry), parking=None)
         released = self.released_in(txid)
-        return self if released is None else self.drop([released.txid])
+        if released is None:
+            return self
+        return evolve(self, entries=tuple(each for each in self.entries if _place(each) != _place(released)))
 
     def _with(self, entry: Parked) -> ParkedList:
-        others = [each for each in self.entries if each.txid != entry.txid]
-        return evolve(self, entries=tuple(sorted([*others, entry], key=lambda each: each.txid)))
+        others = [each for each in self.entries if _place(each) != _place(entry)]
+        return evolve(self, entries=tuple(sorted([*others, entry], key=_place)))
+
+
+def _place(entry: Parked) -> tuple[int, int]:
+    return entry.txid, entry.part
 
 
 NOTHING_PARKED = ParkedList()

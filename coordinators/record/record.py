@@ -114,8 +114,8 @@ class Bindings:
         return Bindings(empty, self.forgotten + forgotten, released)
 
 
-RECORD_VERSION = 6
-"""Of the format of records. Versions 1 to 5 were written before the first release; they are refused."""
+RECORD_VERSION = 7
+"""Of the format of records. Versions 1 to 6 were written before the first release; they are refused."""
 
 INLINE_BYTES_MAX = 4 * 1024
 """The maximum size of metadata that is stored in the head, see `INLINE_TOTAL_BYTES_MAX`."""
@@ -296,7 +296,8 @@ def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]
         body["parking"] = _inline_or_blob("parking", record.parked.parking.to_json(), 0, blobs)
     if record.parked.entries:
         body["parked"] = [
-            _inline_or_blob(f"parked.{each.txid}", each.to_json(), 0, blobs) for each in record.parked.entries
+            _inline_or_blob(f"parked.{each.txid}.{each.part}", each.to_json(), 0, blobs)
+            for each in record.parked.entries
         ]
     if record.standing != NOTHING_STANDS:
         body["standing"] = record.standing.to_json()

@@ -49,8 +49,15 @@ class Action(StrEnum):
     SKIP = "skip"
     """Take parked transactions off the list: their rows never count."""
 
+    BISECT = "bisect"
+    """Find the rows of a parked transaction that fail: they stay parked, and the others are released."""
+
     RETRY = "retry"
     """Try a failed transaction now, with a new count of failures."""
+
+
+LASTING = (Action.PARK, Action.BISECT)
+"""The wishes that wait in the leader until they can be carried out, or have been."""
 
 
 class Hold(StrEnum):
@@ -256,6 +263,7 @@ class Outcome:
         standing: the wishes in effect after it.
         under_way: how many transactions were begun and not committed at that time.
         refused: why nothing was changed; empty: it was carried out.
+        found: for `Action.BISECT`, the first rows that fail, by spout: their positions in the batch, from 0 on.
     """
 
     wish: str
@@ -263,6 +271,7 @@ class Outcome:
     standing: Standing
     under_way: int
     refused: str = ""
+    found: Mapping[str, tuple[int, ...]] = field(factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Json]:
         """Return the stored form."""
@@ -272,6 +281,7 @@ class Outcome:
             "standing": self.standing.to_json(),
             "under_way": self.under_way,
             **({"refused": self.refused} if self.refused else {}),
+            **({"found": {spout: list(rows) for spout, rows in self.found.items()}} if self.found else {}),
         }
 
     @classmethod
@@ -283,7 +293,8 @@ class Outcome:
         """
         action = None if body["action"] is None else Action(body["action"])
         standing = Standing.from_json(body["standing"])
-        return cls(body["wish"], action, standing, body["under_way"], body.get("refused", ""))
+        found = {spout: tuple(rows) for spout, rows in body.get("found", {}).items()}
+        return cls(body["wish"], action, standing, body["under_way"], body.get("refused", ""), found)
 
 
 def _reason(reason: str) -> dict[str, Json]:

@@ -20,6 +20,7 @@ from coordinators.values.errors import TridentError
 from trident_py.cli import logs
 from trident_py.cli.terminal import failure_text, traceback_text
 from trident_py.cli.usage import RunError, UsageError
+from trident_py.wishing import ANSWER_SECONDS, SEARCH_SECONDS
 
 SUCCESS, FAILURE, USAGE = 0, 1, 2
 NUMBER_MAX = 2**63 - 1
@@ -29,7 +30,7 @@ COMMANDS = {
     "run": "run a topology until it is interrupted",
     "demo": "count the words of Python's own standard library",
     "status": "show the state and the leader of one topology, or of all",
-    "tx": "list the transactions of a topology, show one, or park, release, skip or retry it",
+    "tx": "list the transactions of a topology, show one, or park, release, skip, bisect or retry it",
     "watch": "show the transactions of a running topology as they happen",
     "script": "play a protocol trace",
     "doctor": "check that all requirements are installed and work",
@@ -46,9 +47,7 @@ COMMANDS = {
 """The description of each command. The module of the same name runs it; `wish` runs the commands of operators."""
 
 WISHES = ("pause", "resume", "drain", "rate")
-MENDING = ("park", "release", "skip", "retry")
-ANSWER_SECONDS = 30.0
-"""The default timeout: longer than the replacement of a killed leader takes with default settings."""
+MENDING = ("park", "release", "skip", "bisect", "retry")
 
 TARGET_WORDS = "module:topology or file.py:topology; leave out :topology if there is only one"
 STATUS_WORDS = (
@@ -295,7 +294,8 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
         "action",
         choices=("list", "show", *MENDING),
         help="list the last transactions, or show one. Park leaves one out until its release. Release processes parked "
-        "ones again. Skip never counts them. Retry tries one at once",
+        "ones again. Skip never counts them. Bisect finds the rows of a parked one that fail, and releases the others. "
+        "Retry tries one at once",
     )
     tx.add_argument("txids", metavar="TXID", type=_positive, nargs="*", help="the transactions; list takes none")
     tx.add_argument("--all", action="store_true", help="release all parked transactions")
@@ -316,8 +316,8 @@ def _add_timeout_option(command: argparse.ArgumentParser) -> None:
         "--timeout",
         metavar="SECONDS",
         type=_seconds,
-        default=ANSWER_SECONDS,
-        help=f"how long to wait for the leader; the command takes effect even later ({ANSWER_SECONDS:g})",
+        help=f"how long to wait for the leader; the command takes effect even later ({ANSWER_SECONDS:g}, and "
+        f"{SEARCH_SECONDS:g} for bisect)",
     )
 
 

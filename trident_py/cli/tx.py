@@ -1,4 +1,4 @@
-"""``trident tx NAME list|show|park|release|skip|retry``: shows a topology's transactions, and mends them."""
+"""``trident tx NAME list|show|park|release|skip|bisect|retry``: shows a topology's transactions, and mends them."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ def _check(arguments: Namespace) -> None:
             "trident tx NAME release TXID …, or trident tx NAME release --all",
         ),
         "skip": (1, count, "trident tx NAME skip TXID … skips these parked transactions"),
+        "bisect": (1, 1, "trident tx NAME bisect TXID finds the rows of one parked transaction that fail"),
         "retry": (0, 1, "trident tx NAME retry [TXID] tries one transaction at once"),
     }
     least, most, words = takes[action]

@@ -11,7 +11,7 @@ from coordinators.values.error_text import safe_text
 from coordinators.values.errors import ConfigError
 from trident_py.cli.coordination import existing
 from trident_py.cli.usage import UsageError, config_of
-from trident_py.wishing import answer_to
+from trident_py.wishing import answer_to, seconds_for
 
 
 def run(arguments: Namespace) -> int:
@@ -26,7 +26,8 @@ def send(wish: Wish, arguments: Namespace) -> int:
     except ConfigError as error:
         raise UsageError(str(error)) from error
     with existing(config_of(arguments)) as coordination:
-        answer = answer_to(wish, arguments.name, coordination, arguments.timeout)
+        seconds = seconds_for(wish.action) if arguments.timeout is None else arguments.timeout
+        answer = answer_to(wish, arguments.name, coordination, seconds)
     print(json.dumps(answer.facts(), indent=2) if arguments.json else safe_text(answer.text))
     return 0 if answer.is_as_wished else 1
 

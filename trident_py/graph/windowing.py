@@ -26,7 +26,7 @@ from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import MapState, StateFactory, StateKind
 from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import Columns, Participant, earliest
+from trident_py.participants.participant import Columns, CommitRows, Participant, earliest
 from trident_py.participants.states import StateParticipant, UpdateCollector
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import append, check_comparable, fields_text, names_of, schema_of, select, shown
@@ -146,6 +146,14 @@ class WindowParticipant(StateParticipant):
         self.updater.feed(self._rows, rows, tx.time, collector)
         self._next_at = self.updater.next_window_at(self._rows)
         return collector.rows
+
+    def try_commit(self, tx: SinkTransaction, receipt: Any) -> bool:
+        """Do nothing: rows only wait here, and what fails when a window fires isn't the batch's."""
+        return True
+
+    def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
+        if not tx.attempt.is_trial:
+            super().apply(tx, rows)
 
     def _look_again(self) -> None:
         self._next_at = self.updater.next_window_at(self._rows)

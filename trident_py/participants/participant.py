@@ -145,6 +145,16 @@ class Participant(ABC):
         Each keeps its own token: the last one can still be undone alone.
         """
 
+    def try_commit(self, tx: SinkTransaction, receipt: Any) -> bool:
+        """Do all that a commit of ``tx`` does, and undo it; return false if that is impossible here.
+
+        If it has a table, the caller has begun a transaction of its database, and rolls it back.
+        """
+        if self.table is None:
+            return False
+        self.commit_group([(tx, receipt)])
+        return True
+
     def ensure_parkable(self, tx: SinkTransaction, *, may_have_begun: bool) -> None:
         """Check that a commit of ``tx``, an empty attempt, leaves no row of its transaction in this output.
 
@@ -360,6 +370,8 @@ class SharedTransactions:
                 members.setdefault(table.identity, []).append((each, table))
         for found in members.values():
             shared = SharedTransaction([table for _, table in found]) if len(found) > 1 else None
+            if shared is not None:
+                shared.join()
             for participant, _ in found:
                 participant.shared = shared
         self._by_branch = tuple(tuple(_used_by([each])) for each in participants)
@@ -387,6 +399,20 @@ class SharedTransactions:
             yield
         for call in later:
             call()
+
+    def tries(self, participant: Participant, tx: SinkTransaction, receipt: Any) -> bool:
+        """Let an output commit a trial, and undo it; return false if it can't."""
+        shared = _used_by([participant])
+        if participant.table is not None and participant.shared is None:
+            shared[SharedTransaction([participant.table])] = None
+        self._later = []  # outputs of its new values in other databases are left out
+        try:
+            with ExitStack() as undone:
+                for each in shared:
+                    undone.enter_context(each.undoing(tx))
+                return participant.try_commit(tx, receipt)
+        finally:
+            self._later = None
 
     def after(self, call: Callable[[], None]) -> None:
         """Call ``call`` when the open transactions have been committed; at once if none is open."""

@@ -170,6 +170,19 @@ class StateParticipant(Participant):
                 working_for(tx.attempt)
                 self.downstream(tx, *change)
 
+    def try_commit(self, tx: SinkTransaction, receipt: Any) -> bool:
+        if self.table is not None:
+            return super().try_commit(tx, receipt)
+        if not self._commits.is_fenced:
+            return False
+        try:
+            for each in self._commits.begin_group([tx]):
+                self._commits.begin_member(each)
+                self._prepared_change(each, receipt)
+        finally:
+            self._commits.rollback()
+        return True
+
     def ensure_parkable(self, tx: SinkTransaction, *, may_have_begun: bool) -> None:
         if not self._commits.is_fenced:
             if may_have_begun:

@@ -10,6 +10,8 @@ commit of the state. Pairs of epoch and attempt are compared lexicographically. 
 - ``t = T`` and ``(e, a) = (E, A)``: skip, because it was applied already.
 - ``t = T`` and ``(e, a) < (E, A)``: refuse, because the attempt is late.
 - ``t = T`` and ``(e, a) > (E, A)``: roll ``T`` back, then apply.
+
+A trial, which is rolled back in any case, is applied after the last commit.
 """
 
 from __future__ import annotations
@@ -207,7 +209,7 @@ class Fence:
         """
         self.check_leader(tx, state)
         where = self._where(tx, state)
-        if self.token is None or tx.txid == self.token.txid + 1:
+        if self.token is None or tx.txid == self.token.txid + 1 or tx.attempt.is_trial:
             return Decision.APPLY
         if tx.token == self.token:
             return Decision.SKIP

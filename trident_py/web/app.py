@@ -297,7 +297,7 @@ def _wish_of(body: bytes) -> Wish:
         if (wish.action is Action.RATE) == (wish.rate == Rate()):
             raise ConfigError("batches_per_second, pending and max_batch go with the action rate, and with no other")
         if txids and action not in ABOUT_TRANSACTIONS:
-            raise ConfigError("txids go with the actions park, release, skip and retry, and with no other")
+            raise ConfigError("txids go with the actions park, release, skip, bisect and retry, and with no other")
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError) as error:
         actions, why = ", ".join(Action), safe_text(str(error), REFUSAL_BYTES_MAX)
         raise HTTPException(400, f"a wish is JSON with an action ({actions}) and a reason: {why}") from error

@@ -132,6 +132,10 @@ class TridentBoltExecutor:
         """The branches that have prepared their commit."""
         return self._receipts.keys()
 
+    def receipt(self, branch: int) -> Any:
+        """Return the receipt of ``branch``, which is kept: a trial uses it, and it is discarded later."""
+        return self._receipts[branch]
+
     def hand_over(self, branch: int) -> Any:
         """Return the receipt for the commit of ``branch``; it is not discarded while the outcome is unknown."""
         receipt = self._handed_over[branch] = self._receipts.pop(branch)

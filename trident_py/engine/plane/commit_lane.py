@@ -26,6 +26,7 @@ from trident_py.engine.plane.instructions import (
     Instruction,
     Post,
     Refuse,
+    TryCommit,
 )
 from trident_py.engine.plane.stimuli import ReadWanted
 from trident_py.engine.plane.work import CommitMember, TopologyShape
@@ -140,13 +141,20 @@ class CommitLane:
     outputs: tuple[CommitOutput, ...]
     partial_commit_txid: int = 0
     committed_txid: int = 0
-    _queue: deque[CommitGroup | Abort | InspectOutputs | ReadWanted | CloseStates] = field(factory=deque, init=False)
-    _current: CommitGroup | Abort | InspectOutputs | Answer | CloseStates | None = field(default=None, init=False)
-    _postponed: list[ReadWanted] = field(factory=list, init=False)  # until no transaction is partially committed
+    _queue: deque[CommitGroup | Abort | InspectOutputs | TridentBoltExecutor | ReadWanted | CloseStates] = field(
+        factory=deque, init=False
+    )
+    _current: CommitGroup | Abort | InspectOutputs | TryCommit | Answer | CloseStates | None = field(
+        default=None, init=False
+    )
+    # until no transaction is partially committed
+    _postponed: list[ReadWanted | TridentBoltExecutor] = field(factory=list, init=False)
     _is_closing: bool = field(default=False, init=False)
 
-    def add(self, item: CommitGroup | Abort | InspectOutputs | ReadWanted | CloseStates) -> Iterator[Instruction]:
-        """Enqueue ``item``, and start it if the lane is free."""
+    def add(
+        self, item: CommitGroup | Abort | InspectOutputs | TridentBoltExecutor | ReadWanted | CloseStates
+    ) -> Iterator[Instruction]:
+        """Enqueue ``item``, and start it if the lane is free; an executor is a trial."""
         if self._is_closing and isinstance(item, ReadWanted):
             yield Refuse(item.read)
             return
@@ -183,8 +191,8 @@ class CommitLane:
                 self._queue.appendleft(Abort(executor.attempt, executor.time, branch, receipt))
         yield from self._next()
 
-    def ended(self, kind: type[Abort | InspectOutputs | Answer | CloseStates]) -> Iterator[Instruction]:
-        """Mark the running abort, inspection, read or close as finished."""
+    def ended(self, kind: type[Abort | InspectOutputs | TryCommit | Answer | CloseStates]) -> Iterator[Instruction]:
+        """Mark the running abort, inspection, trial, read or close as finished."""
         assert isinstance(self._current, kind), our_bug(f"{kind.__name__} ended, and {self._current} is done")
         self._current = None
         yield from self._next()
@@ -192,11 +200,12 @@ class CommitLane:
     def close(self) -> Iterator[Instruction]:
         """Close the lane: no commit or read starts any more; waiting aborts are still done."""
         self._is_closing = True
-        reads = [*self._postponed, *(item for item in self._queue if isinstance(item, ReadWanted))]
+        ended = [*self._postponed, *self._queue]
         self._queue = deque(item for item in self._queue if isinstance(item, Abort))
         self._postponed = []
-        for wanted in reads:
-            yield Refuse(wanted.read)
+        for item in ended:
+            if isinstance(item, ReadWanted):
+                yield Refuse(item.read)
 
     @property
     def is_idle(self) -> bool:
@@ -217,7 +226,7 @@ class CommitLane:
         match self._current:
             case CommitGroup() as group:
                 return self.outputs[group.output].capabilities.keeps_alive
-            case Answer():
+            case Answer() | TryCommit():
                 return True
         return False
 
@@ -228,8 +237,14 @@ class CommitLane:
             match self._queue.popleft():
                 case CommitGroup() as group:
                     yield from self._begin_step(group)
-                case ReadWanted(whole=True) as wanted if self.partial_commit_txid:
+                case (ReadWanted(whole=True) | TridentBoltExecutor()) as wanted if self.partial_commit_txid:
                     self._postponed.append(wanted)
+                case TridentBoltExecutor(is_cancelled=True):
+                    pass
+                case TridentBoltExecutor() as trial:
+                    receipts = {branch: trial.receipt(branch) for each in self.outputs for branch in each.branches}
+                    self._current = TryCommit(trial.attempt, trial.time, receipts)
+                    yield self._current
                 case ReadWanted(read):
                     self._current = Answer(read, self.committed_txid)
                     yield self._current

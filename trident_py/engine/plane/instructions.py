@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -90,6 +90,19 @@ class InspectOutputs:
 
 
 @frozen
+class TryCommit:
+    """Let each output commit a trial, and undo it.
+
+    Attributes:
+        receipts: the work that the output of each branch has prepared.
+    """
+
+    attempt: TransactionAttempt
+    time: int
+    receipts: Mapping[int, Any]
+
+
+@frozen
 class Answer:
     """Run a read that was requested.
 
@@ -158,6 +171,7 @@ Instruction = (
     | CommitStep
     | Abort
     | InspectOutputs
+    | TryCommit
     | Answer
     | Refuse
     | DeliverSuccess

@@ -15,6 +15,9 @@ discarded.
 No spout emits and no branch runs for an attempt that only leaves its transaction out. Before that is decided, the
 outputs are asked whether they can, as an item of the same lane: so after every commit that may still change them. And
 if a spout can't emit the batch again later, it emits in the first such attempt, whose rows are stored.
+
+A trial is an attempt that never commits. It shares no job with others. Once it is processed, the lane lets each output
+commit it and undo that; then the driver cancels it.
 """
 
 from __future__ import annotations
@@ -26,7 +29,15 @@ from itertools import accumulate, chain
 from attrs import Factory, define, evolve, field, frozen
 
 from coordinators.driver.batch_streams import Batch
-from coordinators.protocol.messages import Acked, Broken, Diagnosis, Failed, OutputsAnswered, SuccessDelivered
+from coordinators.protocol.messages import (
+    Acked,
+    Broken,
+    Diagnosis,
+    Failed,
+    OutputsAnswered,
+    SuccessDelivered,
+    TrialPassed,
+)
 from coordinators.protocol.protocol import StreamId
 from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
@@ -49,6 +60,7 @@ from trident_py.engine.plane.instructions import (
     KeepLeading,
     Post,
     RunJob,
+    TryCommit,
 )
 from trident_py.engine.plane.stimuli import (
     Aborted,
@@ -76,6 +88,9 @@ from trident_py.engine.plane.stimuli import (
     Stimulus,
     SuccessAnnounced,
     TakenOver,
+    TrialCommitted,
+    TrialCommitWanted,
+    TrialFailed,
 )
 from trident_py.engine.plane.work import Half, Job, Processed, TopologyShape
 
@@ -237,8 +252,13 @@ class DataPlane:
                 yield from self._lane.add(stimulus)
             case OutputsWanted(attempt, may_have_begun):
                 yield from self._lane.add(InspectOutputs(attempt, may_have_begun))
+            case TrialCommitWanted(attempt):
+                if executor := self._executors.get(attempt):
+                    yield from self._lane.add(executor)
             case StepCommitted() | StepFailed() | Aborted() | OutputsInspected() | ReadDone() | StatesClosed():
                 yield from self._end_of_use(stimulus)
+            case TrialCommitted() | TrialFailed():
+                yield from self._end_trial(stimulus)
             case TakenOver(torn, together):
                 outputs, committed = outputs_of(self.shape, together), stimulus.committed_txid
                 self._lane = evolve(self._lane, outputs=outputs, partial_commit_txid=torn, committed_txid=committed)
@@ -268,6 +288,14 @@ class DataPlane:
                 self._are_states_closed = True
                 yield from self._lane.ended(CloseStates)
         self.is_held = self.is_held and bool(self._lane.unfenced)
+
+    def _end_trial(self, stimulus: TrialCommitted | TrialFailed) -> Iterator[Instruction]:
+        match stimulus:
+            case TrialCommitted(attempt, untried):
+                yield Post(TrialPassed(attempt, untried))
+            case TrialFailed(attempt, why):
+                yield Post(Failed(attempt, why.cause, why.kind, state=why.state))
+        yield from self._lane.ended(TryCommit)
 
     def _commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> Iterator[Instruction]:
         members = [GroupMember(self._executors[attempt], edges) for attempt, edges in group.items()]
@@ -313,7 +341,8 @@ class DataPlane:
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     def _start(self, executor: TridentBoltExecutor, branch: int) -> Iterator[Instruction]:
-        if self.shape.branches[branch].is_shareable and executor.reads_little(branch):
+        is_shared = self.shape.branches[branch].is_shareable and executor.reads_little(branch)
+        if is_shared and not executor.attempt.is_trial:  # a failure of it must not be that of others
             executor.waiting.add(branch)
             yield from self._run(self._batcher.add(branch, executor.attempt, executor.rows))
         else:

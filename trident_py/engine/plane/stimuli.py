@@ -57,6 +57,13 @@ class OutputsWanted:
 
 
 @frozen
+class TrialCommitWanted:
+    """``attempt``, a trial that is processed, is to be committed by each output, and undone."""
+
+    attempt: TransactionAttempt
+
+
+@frozen
 class SuccessAnnounced:
     """``$success``; ``number`` is as in `Batch`."""
 
@@ -166,6 +173,22 @@ class Aborted:
 
 
 @frozen
+class TrialCommitted:
+    """Each output has committed the trial and undone it, except those in ``untried``, which can't undo it."""
+
+    attempt: TransactionAttempt
+    untried: tuple[str, ...] = ()
+
+
+@frozen
+class TrialFailed:
+    """An output could not commit the trial."""
+
+    attempt: TransactionAttempt
+    why: Diagnosis
+
+
+@frozen
 class OutputsInspected:
     """The outputs were asked; ``refusal`` says which can't leave ``txid`` out, and why; empty: all can."""
 
@@ -225,6 +248,7 @@ Stimulus = (
     | BatchAnnounced
     | CommitAnnounced
     | OutputsWanted
+    | TrialCommitWanted
     | SuccessAnnounced
     | AttemptCancelled
     | Closing
@@ -238,6 +262,8 @@ Stimulus = (
     | StepCommitted
     | StepFailed
     | Aborted
+    | TrialCommitted
+    | TrialFailed
     | OutputsInspected
     | ReadWanted
     | ReadDone

@@ -10,8 +10,16 @@ from attrs import define, evolve, field
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.error_text import error_text, quoted
 from trident_py.engine.plane.emitted import CommitCounts
-from trident_py.engine.plane.instructions import Abort, CommitStep, InspectOutputs
-from trident_py.engine.plane.stimuli import Aborted, OutputsInspected, StatesClosed, StepCommitted, StepFailed
+from trident_py.engine.plane.instructions import Abort, CommitStep, InspectOutputs, TryCommit
+from trident_py.engine.plane.stimuli import (
+    Aborted,
+    OutputsInspected,
+    StatesClosed,
+    StepCommitted,
+    StepFailed,
+    TrialCommitted,
+    TrialFailed,
+)
 from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
 from trident_py.errors import CoordinationLost, FencedError, StoreBusyException, TridentError
@@ -85,6 +93,24 @@ class Commits:
                     said = str(error) if isinstance(error, TridentError) else error_text(error)
                     return OutputsInspected(attempt.txid, f"{participant.name!r}: {said}")
         return OutputsInspected(attempt.txid, "")
+
+    def try_commit(self, trial: TryCommit) -> TrialCommitted | TrialFailed:
+        """Let each output commit a trial, and undo it; those that can't undo a commit are left out."""
+        tx, name, untried = self.transaction(trial.attempt, trial.time), "", list[str]()
+        try:
+            self.ensure_leading_now()
+            with self.thread.doing(f"the outputs try {trial.attempt}"), count_scope(CountScope(trial.attempt.txid)):
+                working_for(trial.attempt)
+                for branch, receipt in trial.receipts.items():
+                    participant = self.participants[branch]
+                    name = participant.name
+                    if not self.transactions.tries(participant, tx, receipt):
+                        untried.append(name)
+        except BaseException as error:
+            where = f"topology {self.topology!r}, {trial.attempt}, {name} committing"
+            log.debug("%s failed", where, exc_info=quoted(error))
+            return TrialFailed(trial.attempt, evolve(self.diagnose(error, Place.COMMIT, where), state=name))
+        return TrialCommitted(trial.attempt, tuple(untried))
 
     def _committing(self, step: CommitStep) -> Iterator[str]:
         """Commit; yield the name of each output before it commits, and finally the names of all, before COMMIT."""

@@ -43,7 +43,8 @@ class ParkedRows:
         """Write the rows that ``spout`` emitted in ``attempt`` to the disk."""
         make_directory(self.directory)
         readable = re.sub(r"[^A-Za-z0-9-]+", "-", spout)
-        name = f"{self.owner}-{attempt.txid}-{attempt.attempt_id}-{readable}-{secrets.token_hex(4)}{SUFFIX}"
+        tried = str(attempt).replace(":", "-")
+        name = f"{self.owner}-{tried}-{readable}-{secrets.token_hex(4)}{SUFFIX}"
         path = self.directory / name
         with path.open("xb") as file, pa.ipc.new_file(file, rows.schema) as writer:
             writer.write_table(rows)
@@ -54,7 +55,7 @@ class ParkedRows:
         )
 
     def read(self, spout: str, stored: StoredRows) -> pa.Table:
-        """Return stored rows.
+        """Return the stored rows that belong to the entry.
 
         Raises:
             LostRows: their file is missing, or has another content.
@@ -64,7 +65,9 @@ class ParkedRows:
         if path.is_file():
             if (path.stat().st_size, _digest(path)) == (stored.bytes, stored.hash):
                 with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
-                    return reader.read_all()
+                    rows = reader.read_all()
+                parts = [rows.slice(first, stop - first) for first, stop in stored.runs]
+                return pa.concat_tables([rows.slice(0, 0), *parts])
             found = f"is not what was stored, which had {stored.bytes} bytes"
         raise LostRows(
             f"the file {path} with the rows of spout {spout!r} {found}; it was written on {stored.host}. To fix this: "

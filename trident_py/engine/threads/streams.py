@@ -30,6 +30,7 @@ from trident_py.engine.plane.stimuli import (
     Stimulus,
     SuccessAnnounced,
     TakenOver,
+    TrialCommitWanted,
 )
 from trident_py.engine.threads.workers import Workers
 from trident_py.participants.participant import earliest
@@ -79,6 +80,9 @@ class TopologyStreams:
 
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         self._announce(OutputsWanted(attempt, may_have_begun))
+
+    def try_commit(self, attempt: TransactionAttempt) -> None:
+        self._announce(TrialCommitWanted(attempt))
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         self._announce(CommitAnnounced(group))

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from coordinators.batches.spout_coordinator import Ask
-from coordinators.protocol.messages import Diagnosis, FailureKind, Message, RowsStored
+from coordinators.protocol.messages import Diagnosis, FailureKind, Fingerprinted, Message, RowsStored
 from coordinators.status.listener import Tell, Work, WorkEvent
 from coordinators.values.attempt import TransactionAttempt, shown_attempts
 from coordinators.values.error_text import error_text, quoted
@@ -36,6 +36,7 @@ from trident_py.engine.plane.instructions import (
     Instruction,
     Refuse,
     RunJob,
+    TryCommit,
 )
 from trident_py.engine.plane.stimuli import (
     Broke,
@@ -57,6 +58,7 @@ from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.parked_rows import ParkedRows
 from trident_py.engine.threads.threads import SpoutThreads, Threads, ThreadWork
 from trident_py.errors import SinkError, SpoutError, StateError, TridentError
+from trident_py.rows.row import hash_rows
 from trident_py.rows.schema import arrow_schema
 from trident_py.spark.failures import Diagnose, Place
 
@@ -128,7 +130,9 @@ class SpoutEmission:
         except Unwanted as error:
             outcome = EmitFailed(attempt, tx_id, Diagnosis(error, FailureKind.INTERRUPTED))
         except BaseException as error:  # noqa: BLE001 - user code
-            outcome = EmitFailed(attempt, tx_id, self.diagnose(error))
+            why = self.diagnose(error)
+            is_final = attempt.is_trial and why.kind.counts  # no row was tried, so it says nothing about rows
+            outcome = EmitFailed(attempt, tx_id, evolve(why, kind=FailureKind.FATAL) if is_final else why)
         self.running.ended.set()
         report(outcome)
 
@@ -143,8 +147,11 @@ class SpoutEmission:
         batch = self._settled(executor.emit_batch(attempt, number, self.emit.metadata), report)
         resolved: list[Message] = [*executor.resolve_offsets(attempt, number, batch.reported)]
         if self.emit.stores:
-            stored = self.parked.store(attempt, self.spout.tx_id, self.jobs.rows_of(self.emit, batch))
+            rows = self.jobs.rows_of(self.emit, batch).cast(arrow_schema(executor.schema))
+            stored = self.parked.store(attempt, self.spout.tx_id, rows)
             resolved.append(RowsStored(attempt, self.spout.tx_id, stored))
+            if attempt.is_trial and self.spout.coordinator.exact:
+                resolved.append(Fingerprinted(attempt, self.spout.tx_id, hash_rows(rows)))
         return self._as_emitted(batch, resolved)
 
     def _as_emitted(self, batch: EmittedBatch, resolved: Sequence[Message] = ()) -> Emitted:
@@ -362,6 +369,8 @@ class Workers:
                 return f"{self._output(instruction.branch)} discards its work for {instruction.attempt}"
             case InspectOutputs():
                 return f"the outputs are asked whether they can leave {instruction.attempt} out"
+            case TryCommit():
+                return f"the outputs try {instruction.attempt}, and commits wait for it"
             case Answer():
                 return "a request or a query asks the states, and commits wait for it"
         return "states and sinks are closed"
@@ -430,6 +439,8 @@ class Workers:
                 self._report(self.commits.abort(instruction))
             case InspectOutputs():
                 self._report(self.commits.inspect(instruction))
+            case TryCommit():
+                self._report(self.commits.try_commit(instruction))
             case Answer(Read() as read, txid):
                 self.reads.answer(read, txid, self.commits.ensure_leading_now)
                 self._report(ReadDone())
@@ -448,7 +459,9 @@ class Workers:
     def _tell_of(
         self, work: Work, parts: Sequence[str], attempts: Sequence[TransactionAttempt], begun: float, end: Stimulus
     ) -> None:
-        """Publish a finished piece of work to listeners, before the driver receives its end."""
+        """Publish a finished piece of work to listeners, before the driver receives its end; not that of trials."""
+        if attempts[0].is_trial:
+            return
         self.tell(
             WorkEvent(
                 topology=self.topology,

@@ -81,10 +81,13 @@ class SharedTransaction:
     """
 
     def __init__(self, tables: Sequence[FencedTable]) -> None:
-        """Make ``tables``, which are of one database and recovered, commit in one transaction from now on."""
+        """Take ``tables``, which are of one database and recovered; `join` lets them commit together from now on."""
         self.tables = tuple(sorted(tables, key=lambda table: table.place))
         self._first = self.tables[0]
         self._link = SharedLink(self._first.commit_link.standing_for([table.commit_link for table in self.tables[1:]]))
+
+    def join(self) -> None:
+        """Let the tables commit in this transaction only."""
         for table in self.tables:
             table.commit_link = self._link
 
@@ -109,6 +112,27 @@ class SharedTransaction:
             with self._first.explained(tx):
                 self._link.end()
             for table in self.tables:
+                table.clean()
+
+    @contextmanager
+    def undoing(self, tx: SinkTransaction) -> Iterator[None]:
+        """Let the block commit a trial, and roll it back; the tables commit as before afterwards.
+
+        Raises:
+            FencedError, StoreBusyException: as for `committing`.
+        """
+        links = [table.commit_link for table in self.tables]
+        for table in self.tables:
+            table.commit_link = self._link
+        try:
+            with self._first.explained(tx):
+                self._lock(tx)
+            yield
+        finally:
+            with self._first.explained(tx):
+                self._link.end()
+            for table, link in zip(self.tables, links, strict=True):
+                table.pending, table.commit_link = None, link
                 table.clean()
 
     def _lock(self, tx: SinkTransaction) -> None:

@@ -129,8 +129,10 @@ function showParked({ parked = [] }, now) {
 
 /** @param {import("./types.js").Parked} parked */
 function buttons({ txid, is_wanted: isWanted, released_as: releasedAs }) {
-  const actions = releasedAs ? [] : isWanted ? ["skip"] : ["release", "skip"];
-  return actions.flatMap((each) => [" ", html("button", { type: "button", "data-action": each, "data-txid": String(txid) }, each === "skip" ? "Skip" : "Release")]);
+  const actions = releasedAs ? [] : isWanted ? ["skip"] : ["release", "bisect", "skip"];
+  /** @type {Record<string, string>} */
+  const words = { release: "Release", bisect: "Find the bad rows", skip: "Skip" };
+  return actions.flatMap((each) => [" ", html("button", { type: "button", "data-action": each, "data-txid": String(txid) }, words[each])]);
 }
 
 /**

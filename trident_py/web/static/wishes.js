@@ -14,6 +14,7 @@ const WISHES = {
   retry: { button: "Retry now", effect: "It is tried again at once, and its failures count from zero." },
   park: { button: "Park", effect: "All outputs leave it out, and the topology continues behind it. Its rows count once it is released." },
   release: { button: "Release", effect: "Its batch is processed again, as a new transaction, and counts once. If it fails again, it is parked again." },
+  bisect: { button: "Find the bad rows", effect: "Trials over some of its rows, which commit nothing, find those that fail. They stay parked, and the others are released." },
   skip: { button: "Skip", effect: "It is taken off the list: its rows never count." },
   resume: { button: "Resume", effect: "Lifts everything that operators have wished: pause, drain, and limits of the rate." },
 };

@@ -48,7 +48,9 @@ class Leader:
             each.recover(TOPOLOGY, epoch)
         words.writer.table(words.wanted)
         assert counts.identity == totals.identity == words.writer.identity
-        return cls(epoch, counts, totals, words, SharedTransaction([words.writer, totals, counts]))
+        shared = SharedTransaction([words.writer, totals, counts])
+        shared.join()
+        return cls(epoch, counts, totals, words, shared)
 
     def commit(self, txid: int, attempt: int = 0) -> None:
         tx = transaction(txid, attempt, self.epoch)

@@ -1,0 +1,202 @@
+"""`BisectDesk`: carries out wishes to find the rows of a parked transaction that fail, by trials.
+
+A trial is an attempt that never commits: it processes some of the rows, its outputs commit them and undo that. The
+topology continues meanwhile. Before the first trial the rows are stored, unless they were when it was parked. The
+result is one event for the machine, `Wished`, with the split; if this leadership ends before, the next one starts anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from attrs import define, evolve, field
+
+from coordinators.batches.bisection import Bisection, Rows
+from coordinators.batches.definitions import check_same
+from coordinators.batches.parking_rules import ParkingRules
+from coordinators.driver.batch_streams import Batch
+from coordinators.driver.wish_desk import WishDesk
+from coordinators.protocol.messages import Failed, FailureKind, Fingerprinted, OffsetsResolved, RowsStored, TrialPassed
+from coordinators.protocol.protocol import Wished
+from coordinators.record.parking import Parked, Split
+from coordinators.record.wishes import Action, Wish
+from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
+from coordinators.values.error_text import error_text
+from coordinators.values.canonical import Json
+from coordinators.values.errors import SpoutError, our_bug
+
+log = logging.getLogger(__name__)
+
+TrialMessage: TypeAlias = Failed | Fingerprinted | OffsetsResolved | RowsStored | TrialPassed
+"""What is said about an attempt that is a trial."""
+
+INTERRUPTED_MAX = 10
+"""How many trials in a row may end without a result, such as when an executor is lost."""
+
+
+@define
+class _Bisecting:
+    """One wish under way.
+
+    Attributes:
+        wish: that is carried out.
+        listed: the entry, as the list has it.
+        entry: the same with the rows that were stored meanwhile.
+        attempt: the trial that runs; None: the next one is due.
+        search: once all rows are stored.
+        refusal: why it can't be carried out; empty: it goes on.
+        untried: the outputs that could only prepare a trial.
+        interrupted: how many trials in a row had no result.
+    """
+
+    wish: Wish
+    listed: Parked
+    entry: Parked
+    attempt: TransactionAttempt | None = None
+    search: Bisection | None = None
+    refusal: str = ""
+    untried: tuple[str, ...] = ()
+    interrupted: int = 0
+
+    @property
+    def missing(self) -> Mapping[str, Json]:
+        """The definitions of the spouts whose rows are to be stored."""
+        return {spout: each for spout, each in self.entry.definition.items() if spout not in self.entry.stored}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a result."""
+        return bool(self.refusal) or (self.search is not None and self.search.trial is None)
+
+    def take(self, *, fails: bool) -> None:
+        """End the trial that runs, with a result."""
+        assert self.search is not None, our_bug(f"{self.attempt} has a result, and only stores rows")
+        self.attempt, self.interrupted = None, 0
+        self.search.take(fails)
+
+    def interrupt(self, cause: BaseException, *, is_final: bool) -> None:
+        """End the trial that runs, without a result; it is repeated, unless that is hopeless."""
+        self.attempt, self.interrupted = None, self.interrupted + 1
+        if is_final or self.interrupted >= INTERRUPTED_MAX:
+            self.refusal = f"it could not be tried: {error_text(cause)}"
+
+    def positions(self, rows: Rows) -> dict[str, tuple[int, ...]]:
+        """Return rows of the search as positions in the files, by spout."""
+        found, first = dict[str, tuple[int, ...]](), 0
+        for spout, stored in sorted(self.entry.stored.items()):
+            known = [each for begin, stop in stored.runs for each in range(begin, stop)]
+            part = rows[bisect_left(rows, first) : bisect_left(rows, first + len(known))]
+            found[spout], first = tuple(known[row - first] for row in part), first + len(known)
+        return found
+
+
+@define
+class BisectDesk:
+    """Decides in the turns of one leadership. Pure."""
+
+    wishes: WishDesk
+    rules: ParkingRules
+    _running: _Bisecting | None = field(default=None, init=False)
+    _trials: int = field(default=0, init=False)
+
+    def events(self) -> Iterator[Wished]:
+        """Yield what becomes of wishes: refused at once, or carried out."""
+        for wish in [each for each in self.wishes.waiting if each.action is Action.BISECT]:
+            is_running = self._running is not None and self._running.wish == wish
+            if refusal := self.rules.refusal(wish):
+                if not is_running:
+                    self.wishes.decide(wish)
+                    yield Wished(wish, refusal)
+                elif self._running is not None:
+                    self._running.refusal = refusal  # it was released or skipped meanwhile
+            elif self._running is None:
+                self._begin(wish)
+        if self._running is not None and self._running.is_over and self._running.attempt is None:
+            yield self._result(self._running)
+
+    def due(self, time: int) -> Batch | None:
+        """Return the attempt that starts now, if any, without its edges; ``time`` is as in `Batch`."""
+        running = self._running
+        if running is None or running.attempt is not None or running.is_over:
+            return None
+        running.attempt = attempt = TransactionAttempt(TRIAL_TXID, self._trials)
+        self._trials += 1
+        entry = running.entry
+        batch = Batch(attempt=attempt, number=entry.number, metadata=entry.definition, time=time, edges=())
+        if running.missing:
+            return evolve(batch, metadata=running.missing, parks=attempt.attempt_id, stores=True)
+        running.search = running.search or Bisection(entry.rows)
+        places = running.positions(running.search.trial or ())
+        stored = {spout: each.keeping(places[spout]) for spout, each in entry.stored.items()}
+        return evolve(batch, stored=stored)
+
+    def is_running(self, attempt: TransactionAttempt) -> bool:
+        """Return true if ``attempt`` is the trial that runs."""
+        return self._running is not None and self._running.attempt == attempt
+
+    def is_processed(self) -> bool:
+        """Take that the trial is processed; return true if it is over, because it has only stored rows."""
+        running = self._live
+        if running.search is None:
+            running.attempt = None
+        return running.attempt is None
+
+    def take(self, message: TrialMessage) -> bool:
+        """Take a message about the trial that runs; return true if it is over."""
+        running = self._live
+        match message:
+            case RowsStored(_, spout, stored):
+                running.entry = evolve(running.entry, stored={**running.entry.stored, spout: stored})
+            case Fingerprinted():
+                self._check_stored(running, message)
+            case TrialPassed(_, untried):
+                running.untried = untried
+                running.take(fails=False)
+            case Failed(_, cause, kind) if not kind.counts or running.search is None:
+                running.interrupt(cause, is_final=kind is FailureKind.FATAL)
+            case Failed():
+                running.take(fails=True)
+        return running.attempt is None
+
+    def _check_stored(self, running: _Bisecting, message: Fingerprinted) -> None:
+        """Check that the stored rows are those that were parked."""
+        known = running.listed.fingerprints.get(message.spout)
+        try:
+            if running.search is None and known is not None:
+                check_same(self.wishes.topology, message, known)
+        except SpoutError as error:
+            running.refusal = str(error)
+
+    @property
+    def _live(self) -> _Bisecting:
+        assert self._running is not None, our_bug("a trial runs, and nothing is bisected")
+        return self._running
+
+    def _begin(self, wish: Wish) -> None:
+        entry = self.rules.admission.machine.parked.entry(wish.txids[0])
+        assert entry is not None, our_bug(f"{wish} is carried out, and refused")
+        log.info("topology %s: transaction %d is bisected", self.wishes.topology, entry.txid)
+        self._running = _Bisecting(wish, entry, entry)
+
+    def _result(self, running: _Bisecting) -> Wished:
+        self._running = None
+        self.wishes.decide(running.wish)
+        txid, search = running.listed.txid, running.search
+        if running.refusal or search is None:
+            return Wished(running.wish, running.refusal)
+        if search.failing:
+            split = Split(running.entry, running.positions(search.failing))
+            log.warning(
+                "topology %s: of transaction %d fail %s", self.wishes.topology, txid, _shown(split.found)
+            )
+            return Wished(running.wish, split=split)
+        untried = " and ".join(map(repr, running.untried))
+        but = f"; {untried} could not be tried, because a commit there can't be undone" if untried else ""
+        return Wished(running.wish, f"all rows of transaction {txid} pass{but}: release it")
+
+
+def _shown(found: Mapping[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{len(rows)} rows of spout {spout!r}" for spout, rows in found.items() if rows)
