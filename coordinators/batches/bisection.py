@@ -4,9 +4,9 @@ A trial processes some of the rows, and passes or fails. More rows are assumed t
 holds in any case, because each of its claims was tried.
 
 The search finds the shortest beginning of the rows that fails, by halves. Its last row is needed. Rows before it may be
-needed, too, as for an aggregate that fails only over two rows together. So the search goes on among these, with the
-needed rows in each trial, until they fail alone. They are one cause. The search starts again without them, until the
-other rows pass.
+needed, too, as for an aggregate that fails only over two rows together. So the search continues among these, with
+the needed rows in each trial, until they fail alone. They are one cause. The search starts again without them, until
+the other rows pass.
 
 Whether all rows fail together is tried only if no beginning of them fails. So a single bad row of n takes at most
 log2(n) + 2 trials, rounded up: the halves, the row alone, and all others.
@@ -14,13 +14,22 @@ log2(n) + 2 trials, rounded up: the halves, the row alone, and all others.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from enum import Enum
 from typing import TypeAlias
 
 from attrs import define, field
 
 Rows: TypeAlias = tuple[int, ...]
 """Rows by their numbers, rising."""
+
+
+class Question(Enum):
+    """What a trial is to answer."""
+
+    BEGINNING = "does this beginning of the rows fail, with the needed ones?"
+    ALONE = "do the needed rows fail alone?"
+    ALL = "do all rows fail together?"
+    OTHERS = "do the rows fail without those that were found?"
 
 
 @define
@@ -30,75 +39,88 @@ class Bisection:
     Attributes:
         rows: how many there are.
         trial: the rows to try next; None: the search is over.
-        failing: the rows that fail, once the search is over; the others pass. Empty: all rows together pass.
         trials: how many trials were made.
+        found: the rows of all causes so far. Once the search is over, the others pass.
     """
 
     rows: int
     trial: Rows | None = field(default=None, init=False)
-    failing: Rows = field(default=(), init=False)
     trials: int = field(default=0, init=False)
-    _search: Generator[Rows, bool, Rows] = field(init=False)
+    found: Rows = field(default=(), init=False)
+    _asks: Question = field(default=Question.BEGINNING, init=False)
+    _left: Rows = field(default=(), init=False)  # without those that were found
+    _passing: int = field(default=0, init=False)  # so many of the first ones of them pass
+    _fails: bool = field(default=False, init=False)  # whether it is known that all of them fail
+    _needed: Rows = field(default=(), init=False)  # the rows of the present cause
+    _before: Rows = field(default=(), init=False)  # the rows before them, among which the other rows of it are
+    _low: int = field(default=0, init=False)  # so many of the first of these pass, with the needed ones
+    _high: int = field(default=0, init=False)  # so many fail, as far as is known
 
     def __attrs_post_init__(self) -> None:
-        self._search = _all_causes(self.rows)
-        self.trial = next(self._search)
+        self._left = tuple(range(self.rows))
+        self._search(self._left, self._passing)
 
-    def take(self, fails: bool) -> None:
-        """Take the result of the trial."""
+    def take(self, *, fails: bool) -> None:
+        """Take the answer of the trial."""
         self.trials += 1
-        try:
-            self.trial = self._search.send(fails)
-        except StopIteration as end:
-            self.trial, self.failing = None, end.value
+        match self._asks, fails:
+            case Question.BEGINNING, True:
+                self._high = (self._low + self._high) // 2
+                self._fails = True
+                self._halve()
+            case Question.BEGINNING, False:
+                self._low = (self._low + self._high) // 2
+                self._halve()
+            case Question.ALONE, True:
+                self._end_cause()
+            case Question.ALONE, False:
+                self._widen()
+            case Question.ALL, True:
+                self._fails = True
+                self._search(self._before, 0)
+            case Question.OTHERS, True:
+                self._fails, self._needed = True, ()
+                self._search(self._left, self._passing)
+            case _:
+                self.trial = None
 
+    def _ask(self, question: Question, rows: Rows) -> None:
+        self._asks, self.trial = question, rows
 
-def _all_causes(rows: int) -> Generator[Rows, bool, Rows]:
-    """Yield trials, and return the rows of all causes."""
-    found: set[int] = set()
-    left, passing, fails = tuple(range(rows)), 0, False
-    while left:
-        cause, passing = yield from _one_cause(left, passing, fails)
-        found |= set(cause)
-        left = tuple(row for row in left if row not in found)
-        fails = bool(cause and left and (yield left))
-        if not fails:
-            break
-    return tuple(sorted(found))
+    def _search(self, rows: Rows, passing: int) -> None:
+        """Search the shortest beginning of ``rows`` that fails with the needed ones; ``passing`` rows of it pass."""
+        self._before, self._low, self._high = rows, passing, len(rows)
+        self._halve()
 
-
-def _one_cause(rows: Rows, passing: int, fails: bool) -> Generator[Rows, bool, tuple[Rows, int]]:
-    """Yield trials of ``rows``; return a cause among them, and how many of the first others pass. No cause: all pass.
-
-    Args:
-        rows: that may fail.
-        passing: how many of the first ones pass.
-        fails: whether it is known that all of them fail.
-    """
-    needed, before = [], rows
-    while True:
-        length = yield from _shortest(before, needed, 0 if needed else passing)
-        if not needed:
-            passing, fails = length - 1, fails or length < len(rows)
-        needed.append(before[length - 1])
-        before = before[: length - 1]
-        if (fails and not before) or (yield tuple(sorted(needed))):
-            return tuple(sorted(needed)), passing - len(needed) + 1
-        if not before or not (fails or (yield rows)):
-            return (), len(rows)
-        fails = True
-
-
-def _shortest(rows: Rows, needed: Sequence[int], passing: int) -> Generator[Rows, bool, int]:
-    """Yield trials; return the length of the shortest beginning of ``rows`` that fails together with ``needed``.
-
-    The first ``passing`` rows pass with ``needed``, and all of them fail, as far as is known.
-    """
-    failing = len(rows)
-    while failing - passing > 1:
-        middle = (passing + failing) // 2
-        if (yield tuple(sorted((*rows[:middle], *needed)))):
-            failing = middle
+    def _halve(self) -> None:
+        if self._high - self._low > 1:
+            beginning = self._before[: (self._low + self._high) // 2]
+            self._ask(Question.BEGINNING, (*beginning, *self._needed))
+            return
+        if not self._needed:
+            self._passing = self._high - 1
+        self._needed = self._before[self._high - 1 : self._high] + self._needed
+        self._before = self._before[: self._high - 1]
+        if self._fails and not self._before:
+            self._end_cause()
         else:
-            passing = middle
-    return failing
+            self._ask(Question.ALONE, self._needed)
+
+    def _widen(self) -> None:
+        """Search further rows of the present cause, if there is one."""
+        if not self._before:
+            self.trial = None
+        elif self._fails:
+            self._search(self._before, 0)
+        else:
+            self._ask(Question.ALL, self._left)
+
+    def _end_cause(self) -> None:
+        gone = {*self.found, *self._needed}
+        self.found = tuple(sorted(gone))
+        self._left = tuple(row for row in self._left if row not in gone)
+        self._passing -= len(self._needed) - 1
+        if self._left:
+            self._ask(Question.OTHERS, self._left)
+        else:
+            self.trial = None

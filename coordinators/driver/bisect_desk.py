@@ -24,8 +24,8 @@ from coordinators.protocol.protocol import Wished
 from coordinators.record.parking import Parked, Split
 from coordinators.record.wishes import Action, Wish
 from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
-from coordinators.values.error_text import error_text
 from coordinators.values.canonical import Json
+from coordinators.values.error_text import error_text
 from coordinators.values.errors import SpoutError, our_bug
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class _Bisecting:
         """End the trial that runs, with a result."""
         assert self.search is not None, our_bug(f"{self.attempt} has a result, and only stores rows")
         self.attempt, self.interrupted = None, 0
-        self.search.take(fails)
+        self.search.take(fails=fails)
 
     def interrupt(self, cause: BaseException, *, is_final: bool) -> None:
         """End the trial that runs, without a result; it is repeated, unless that is hopeless."""
@@ -104,18 +104,18 @@ class BisectDesk:
 
     def events(self) -> Iterator[Wished]:
         """Yield what becomes of wishes: refused at once, or carried out."""
+        if (running := self._running) is not None:
+            running.refusal = running.refusal or self.rules.refusal(running.wish)  # it may be released meanwhile
+            if running.is_over and running.attempt is None:
+                yield self._result(running)
         for wish in [each for each in self.wishes.waiting if each.action is Action.BISECT]:
-            is_running = self._running is not None and self._running.wish == wish
+            if self._running is not None and self._running.wish == wish:
+                continue
             if refusal := self.rules.refusal(wish):
-                if not is_running:
-                    self.wishes.decide(wish)
-                    yield Wished(wish, refusal)
-                elif self._running is not None:
-                    self._running.refusal = refusal  # it was released or skipped meanwhile
+                self.wishes.decide(wish)
+                yield Wished(wish, refusal)
             elif self._running is None:
                 self._begin(wish)
-        if self._running is not None and self._running.is_over and self._running.attempt is None:
-            yield self._result(self._running)
 
     def due(self, time: int) -> Batch | None:
         """Return the attempt that starts now, if any, without its edges; ``time`` is as in `Batch`."""
@@ -187,11 +187,9 @@ class BisectDesk:
         txid, search = running.listed.txid, running.search
         if running.refusal or search is None:
             return Wished(running.wish, running.refusal)
-        if search.failing:
-            split = Split(running.entry, running.positions(search.failing))
-            log.warning(
-                "topology %s: of transaction %d fail %s", self.wishes.topology, txid, _shown(split.found)
-            )
+        if search.found:
+            split = Split(running.entry, running.positions(search.found))
+            log.warning("topology %s: of transaction %d fail %s", self.wishes.topology, txid, _shown(split.found))
             return Wished(running.wish, split=split)
         untried = " and ".join(map(repr, running.untried))
         but = f"; {untried} could not be tried, because a commit there can't be undone" if untried else ""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, Self
 
 from attrs import define, evolve, field
@@ -133,8 +133,8 @@ class CoordinatorDriver:
     writer: RecordWriter
     wishes: WishDesk
     parking: ParkingDesk
-    bisecting: BisectDesk
     stored_spouts: frozenset[str]
+    bisecting: BisectDesk = field(init=False)
     trials: Trials = field(init=False)
     machine: MasterBatchCoordinator = field(init=False)  # this and the next three belong to the admission
     definitions: Definitions = field(init=False)
@@ -172,7 +172,6 @@ class CoordinatorDriver:
         wishes = WishDesk(topology, store, wished)
         publisher = publisher or Publisher()
         publisher.follow(topology, store, admission)
-        rules = ParkingRules(admission, settings, store.identity.incarnation)
         return cls(
             topology=topology,
             store=store,
@@ -185,14 +184,14 @@ class CoordinatorDriver:
             owed=owed,
             writer=RecordWriter(store, record, admission, owed),
             wishes=wishes,
-            parking=ParkingDesk(wishes, rules),
-            bisecting=BisectDesk(wishes, rules),
+            parking=ParkingDesk(wishes, ParkingRules(admission, settings, store.identity.incarnation)),
             stored_spouts=settings.stored_spouts,
         )
 
     def __attrs_post_init__(self) -> None:
         self.machine, self.definitions = self.admission.machine, self.admission.definitions
         self.times, self.failures = self.admission.times, self.admission.failures
+        self.bisecting = BisectDesk(self.wishes, self.parking.rules)
         self.trials = Trials(self.streams, self.phases, self.bisecting, self._open)
 
     @property
@@ -226,14 +225,14 @@ class CoordinatorDriver:
             for event in self._take(message, now):
                 commands += self._handle(event, now)
         if self.wishes.is_due or self.wishes.waiting or self.machine.storing:
-            for event in chain(self.parking.events(), self.bisecting.events()):
+            for event in self._decided():
                 commands += self._handle(event, now)
         commands += self._handle(Ticked(self.admission.ready(now, self.streams.next_window_at())), now)
         self._carry_out(commands, now)
         self._expire_silent(now)
         for spout, ask in self.admission.asks(now):
             self.streams.ask(spout, ask)
-        if not self.stopping:
+        if self.wishes.waiting and not self.stopping:
             self.trials.start(self.times.at(now))
         self._answer_idle()
         self._end_if_given_up()
@@ -245,6 +244,11 @@ class CoordinatorDriver:
             return now
         moments = self.admission.moments()
         return max(now, min([now + self.idle_turn, self.phases.next_rotation_at, *moments]))
+
+    def _decided(self) -> Iterator[Event]:
+        yield from self.parking.events()
+        if self.wishes.waiting:
+            yield from self.bisecting.events()
 
     def _handle(self, event: Event, now: float) -> list[Command]:
         if isinstance(event, PhaseAcked) and event.attempt.is_trial:
@@ -258,8 +262,6 @@ class CoordinatorDriver:
         match message:
             case Acked():
                 return self.phases.take(message)
-            case Fingerprinted(attempt) | OffsetsResolved(attempt) if attempt.is_trial:
-                self.trials.take(message)
             case Failed():
                 return self._failed(message, now)
             case Defined() | NotReady() | DefinitionFailed() | OffsetsResolved() | Fingerprinted():
@@ -410,8 +412,9 @@ class CoordinatorDriver:
         match message:
             case OffsetsResolved(attempt) | Fingerprinted(attempt) if self.machine.is_live(attempt):
                 return self._take_emission(message, now)
-            case OffsetsResolved() | Fingerprinted():
-                pass
+            case OffsetsResolved(attempt) | Fingerprinted(attempt):
+                if attempt.is_trial:
+                    self.trials.take(message)
             case Defined(spout):
                 self.failures.answered(spout, now)
                 self.definitions.take_defined(message)

@@ -94,6 +94,7 @@ def runs_of(positions: Iterable[int]) -> Runs:
     return tuple(found)
 
 
+# large: one field for each fact that is stored about it
 @frozen(kw_only=True)
 class Parked:
     """A transaction that was left out.
@@ -231,8 +232,8 @@ class Split:
         for spout, stored in self.whole.stored.items():
             runs = sorted(run for part in parts for run in part.stored[spout].runs)
             is_apart = all(before[1] <= after[0] for before, after in pairwise(runs))
-            is_all = sum(stop - first for first, stop in runs) == stored.count
-            assert is_apart and is_all, our_bug(f"{self.whole} is split into {parts}")
+            is_whole = is_apart and sum(stop - first for first, stop in runs) == stored.count
+            assert is_whole, our_bug(f"{self.whole} is split into {parts}")
 
 
 @frozen

@@ -36,7 +36,7 @@ from coordinators.record.record import CoordinatorRecord
 from coordinators.record.store import InMemoryCoordination, InMemoryRecordStore
 from coordinators.takeover.takeover import recover
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.errors import TridentError
+from coordinators.values.errors import TridentError, our_bug
 from coordinators.values.settings import LeadershipSettings
 from coordinators.values.transaction_time import LeaderClock
 
@@ -98,6 +98,10 @@ class ScriptPlane:
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         """Answer that all can: a script has no outputs."""
         self.inbox.append(OutputsAnswered(attempt.txid))
+
+    def try_commit(self, attempt: TransactionAttempt) -> None:
+        """Raise: a script parks nothing, so nothing is tried."""
+        raise AssertionError(our_bug(f"{attempt} in a script"))
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         for attempt, edges in group.items():

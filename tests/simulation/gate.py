@@ -31,9 +31,10 @@ TWO: dict[str, Any] = {"shares": True, "rows": 2, "max_spout_pending": 2}
 TWO_STORES: dict[str, Any] = {**TWO, "stores": (StoreKind.UNDO, StoreKind.UNDO)}
 """They meet in two stores."""
 
-PARK, RELEASE = Action.PARK, Action.RELEASE
+PARK, RELEASE, BISECT = Action.PARK, Action.RELEASE, Action.BISECT
 
 SINGLE: dict[str, Any] = {"rows": 1, "max_spout_pending": 1, "processes": 1}
+BISECTED: dict[str, Any] = {**SINGLE, "rows": 2, "any_size": True}
 """One transaction, in one process."""
 
 JOIN: dict[str, Any] = {
@@ -129,6 +130,8 @@ SCOPES = {
         Scope("parked, a sink: a commit that lands late", {PARK: 1, **LATE}, stores=(COMPARE,), **SINGLE),
         Scope("parked, a user's state: a kill", {PARK: 1, "kill": 1}, stores=(UNDO, StoreKind.UNFENCED), **SINGLE),
         Scope("parked by policy: a crash at any step", {"crash at a step": 1}, poison=1, parks=True, **SINGLE),
+        Scope("bisected: a kill", {BISECT: 1, "kill": 1}, poison=1, parks=True, **BISECTED),
+        Scope("bisected and released", {BISECT: 1, RELEASE: 1}, poison=1, parks=True, **BISECTED),
         Scope("parked, learned: a crash at any step", {PARK: 1, "crash at a step": 1}, learns=True, **SINGLE),
         Scope("parked and released, learned: a kill", {PARK: 1, RELEASE: 1, "kill": 1}, learns=True, **SINGLE),
         Scope("parked and released, opaque", {PARK: 1, RELEASE: 1}, exact=False, learns=True, **SINGLE),
@@ -286,6 +289,9 @@ GATE = {
     "released over a takeover": "parked and released: a kill",
     "positions of what is parked": "parked and released, learned: a kill",
     "stored rows released": "parked and released, opaque",
+    "parts apart": "bisected and released",
+    "bisected as listed": "bisected and released",
+    "trials undone": "bisected and released",
     "decided once": "parked twice, several messages in a turn",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""

@@ -6,12 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import asdict, evolve
+from attrs import asdict, evolve, fields
 
 from coordinators.backends.zookeeper.znodes import Create, Put, Step
 from coordinators.batches.definitions import SpoutPart
 from coordinators.batches.failures import Failures
 from coordinators.batches.spout_coordinator import Ask
+from coordinators.driver.bisect_desk import _Bisecting
 from coordinators.protocol.messages import Acked, Defined, DefinitionFailed, Failed, Message, NotReady
 from coordinators.record.parking import ParkedList
 from tests.simulation.oracle import BASE, RECORD
@@ -100,6 +101,12 @@ def _parked(parked: ParkedList) -> str:
     return f"{parking} {entries}"
 
 
+def _search(running: _Bisecting) -> str:
+    """What a search knows."""
+    wish, listed, entry, *known = (getattr(running, each.name) for each in fields(_Bisecting))
+    return f"{wish.id} {_parked(ParkedList(None, (listed, entry)))} {known}"
+
+
 def _store(store: Store) -> Any:
     fence = store.state._fence
     return (
@@ -136,6 +143,7 @@ def _driver(world: World, process: Process) -> Any:
         tuple(sorted(machine.attempt_ids.items())),
         str(machine.committing),
         (machine.asked, machine.storing, _parked(machine.parked), str(driver.parking._undecided)),
+        str(driver.bisecting._running and _search(driver.bisecting._running)),
         tuple(wish.id for wish in driver.wishes.waiting),
         _definitions(driver.definitions),
         str(driver.bindings),
@@ -224,7 +232,7 @@ def _plane(process: Process) -> Any:
 
 def _executor(executor: TridentBoltExecutor) -> Any:
     return (
-        f"{executor.attempt} {executor.batch.parks} {executor.batch.stores}",
+        f"{executor.attempt} {executor.batch.parks} {executor.batch.stores} {executor.batch.stored}",
         tuple(sorted(executor.emitting)),
         tuple(sorted(executor.waiting)),
         str(sorted(map(str, executor.jobs))),
@@ -235,6 +243,8 @@ def _executor(executor: TridentBoltExecutor) -> Any:
 
 
 def _used(item: Any) -> str:
+    if isinstance(item, TridentBoltExecutor):
+        return str(item.attempt)
     if not isinstance(item, CommitGroup):
         return str(item)
     members, waiting = ([f"{m.executor.attempt} {m.edges}" for m in each] for each in (item.members, item.waiting))

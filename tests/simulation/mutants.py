@@ -14,12 +14,13 @@ from coordinators.backends.zookeeper.znodes import ANY_VERSION, Check, Put, Step
 from coordinators.batches.admission import Admission
 from coordinators.batches.definitions import Definitions
 from coordinators.batches.spout_coordinator import Ask
+from coordinators.driver.bisect_desk import BisectDesk
 from coordinators.driver.driver import CoordinatorDriver
 from coordinators.driver.wish_desk import WishDesk
 from coordinators.protocol.acker import Acker, Completed, Outcome
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import Fingerprinted, OffsetsResolved
-from coordinators.protocol.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord
+from coordinators.protocol.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord, Wished
 from coordinators.record.record import Bindings, CoordinatorRecord, EncodedRecord
 from coordinators.record.wishes import Wish
 from coordinators.takeover import takeover
@@ -348,6 +349,36 @@ class StayingAtWhatIsParked(Definitions):
         super().leave_out(number)
 
 
+class SplittingIntoTwice(MasterBatchCoordinator):
+    """Has the rows that fail in both parts."""
+
+    __slots__ = ()
+
+    def _carry_out(self, wished: Wished) -> Iterator[Command]:
+        for command in super()._carry_out(wished):
+            if wished.split is not None and isinstance(command, StoreRecord):
+                whole = wished.split.whole.stored
+                parked = (evolve(each, stored=whole) if each.part else each for each in self.parked.entries)
+                self.parked = evolve(self.parked, entries=tuple(parked))
+                command = evolve(self._store(), outcomes=command.outcomes)
+            yield command
+
+    def _check(self, *_: Any, **__: Any) -> None:
+        """Leave it to the simulation to see it."""
+
+
+class BisectingWhatIsGone(BisectDesk):
+    """Splits what was parked when the search began."""
+
+    __slots__ = ()
+
+    def events(self) -> Iterator[Wished]:
+        if self._running is None:
+            yield from super().events()
+        elif self._running.is_over and self._running.attempt is None:
+            yield self._result(self._running)
+
+
 class DecidingTwice(WishDesk):
     """Reads what was decided in this turn once more."""
 
@@ -378,6 +409,12 @@ DRIVERS: dict[str, type[CoordinatorDriver]] = {
     "kept counts": StartingAfresh,
     "bound for ever": Renumbering,
     "released over a takeover": ReleasingAnew,
+}
+
+MACHINES: dict[str, type[MasterBatchCoordinator]] = {
+    "tail replays": FailingAlone,
+    "released once": ReleasingAgain,
+    "parts apart": SplittingIntoTwice,
 }
 
 TAKEOVERS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -420,12 +457,11 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
         driver.__class__ = DRIVERS.get(rule, driver.__class__)
         driver.admission.__class__ = ADMISSIONS.get(rule, driver.admission.__class__)
         driver.definitions.__class__ = DEFINITIONS.get(rule, driver.definitions.__class__)
+        driver.machine.__class__ = MACHINES.get(rule, driver.machine.__class__)
     if not rules.has("kept times"):
         driver.times.__class__ = GoingByTheClock
-    if not rules.has("tail replays"):
-        driver.machine.__class__ = FailingAlone
-    if not rules.has("released once"):
-        driver.machine.__class__ = ReleasingAgain
+    if not rules.has("bisected as listed"):
+        driver.bisecting.__class__ = BisectingWhatIsGone
     if not rules.has("decided once"):
         driver.wishes.__class__ = DecidingTwice
     if not rules.has("all reports"):

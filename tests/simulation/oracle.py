@@ -124,31 +124,35 @@ class Oracle:
     def _parked(self, before: CoordinatorRecord | None, after: CoordinatorRecord) -> None:
         """S23: what is parked stays on the list until it is released or skipped, with the definition that it had."""
         parked, parking = self.world.parked, after.parked.parking
-        parked.released |= after.bindings.released
-        entries = {entry.txid: entry for entry in after.parked.entries}
+        for closing, txid in after.bindings.released.items():
+            entry = after.parked.released_in(closing)
+            parked.released.setdefault(closing, (txid, entry.part if entry else 0))
+        entries = {(entry.txid, entry.part): entry for entry in after.parked.entries}
         if parking is not None:
-            entries[parking.entry.txid] = parking.entry
+            entries[parking.entry.txid, parking.entry.part] = parking.entry
             if parking.txid == parking.entry.txid:
                 self.numbers.setdefault(parking.txid, parking.entry.number)
-        for txid, entry in entries.items():
-            rows = tuple(row for spout in sorted(entry.definition) for row in self.world.rows_of(entry, spout))
-            known = parked.rows.setdefault(txid, rows)
-            self.require(known == rows, "S23", f"{txid} was parked with {known}, and is with {rows}")
+        rows = {
+            part: tuple(row for spout in sorted(entry.definition) for row in self.world.rows_of(entry, spout))
+            for part, entry in entries.items()
+        }
+        wrong = parked.note(rows)
+        self.require(not wrong, "S24" if "split" in wrong else "S23", wrong)
         if before is None:
             return
-        there = {entry.txid for entry in before.parked.entries}
-        for txid in there - entries.keys():
+        there = {(entry.txid, entry.part) for entry in before.parked.entries}
+        for part in there - entries.keys():
             is_released = any(
-                parked.released.get(closed) == txid for closed in range(before.current_txid, after.current_txid)
+                parked.released.get(closed) == part for closed in range(before.current_txid, after.current_txid)
             )
             skipped = [self.wishes.made[each.wish].txids for each in after.outcomes if each not in before.outcomes]
-            is_skipped = (txid,) in skipped
-            self.require(is_released or is_skipped, "S23", f"{txid} is not parked any more, and wasn't released")
+            is_skipped = (part[0],) in skipped
+            self.require(is_released or is_skipped, "S23", f"{part} is not parked any more, and wasn't released")
             if is_skipped:
-                parked.skipped.add(txid)
+                parked.skipped.add(part)
         was = before.parked.parking
         if was is not None and was != parking:
-            is_closed = after.current_txid > was.txid and was.entry.txid in entries
+            is_closed = after.current_txid > was.txid and (was.entry.txid, was.entry.part) in entries
             self.require(is_closed, "S23", f"{was} is forgotten")
 
     def _compare(self, before: CoordinatorRecord, after: CoordinatorRecord) -> None:
@@ -173,7 +177,12 @@ class Oracle:
             self.require(kept, "S8", f"the pin of {pin.attempt} is gone, and its commit isn't closed")
 
     def batch_announced(self, batch: Batch) -> None:
-        """Stored before it is announced, and never announced before; with the time of its transaction."""
+        """Stored before it is announced, and never announced before; with the time of its transaction.
+
+        A trial is neither: nothing of it is durable.
+        """
+        if batch.attempt.is_trial:
+            return
         record, attempt, number, time, parks = self.record, batch.attempt, batch.number, batch.time, batch.parks
         parking = record.parked.parking if record else None
         first = parking.first_attempt_id if parking and parking.txid == attempt.txid else None
@@ -349,7 +358,7 @@ class Oracle:
     def _check_rows(self, store: Store, available: dict[str, int]) -> None:
         """L1: a store has all rows that its branch reads."""
         rows = [row for entry in self._whole(store) for row in entry.rows]
-        rows += [row for txid in self.world.parked.skipped for row in self.world.parked.rows[txid]]
+        rows += [row for part in self.world.parked.skipped for row in self.world.parked.rows[part]]
         due = {name: rows for name, rows in available.items() if not store.reads or source_of(name) in store.reads}
         found = {name: sum(1 for spout, _ in rows if spout == name) for name in due}
         self.require(found == due, "L1", f"{store.name} has {found} of {due}")

@@ -27,14 +27,14 @@ from coordinators.protocol.messages import (
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.parking import StoredRows
 from coordinators.record.record import CoordinatorRecord
-from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.attempt import CommitToken, TransactionAttempt
 from coordinators.values.canonical import Fingerprint
 from coordinators.values.errors import CoordinationLost, TridentError
 from tests.simulation.partitions import Sent, emitted
 from tests.simulation.plane_mutants import plane_of
 from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
-from tests.simulation.stores import Given, Group, Rows
+from tests.simulation.stores import Entry, Given, Group, Rows
 from trident_py.engine.plane.commit_lane import partial_commit_txid
 from trident_py.engine.plane.instructions import (
     Abort,
@@ -48,6 +48,7 @@ from trident_py.engine.plane.instructions import (
     Instruction,
     Post,
     RunJob,
+    TryCommit,
 )
 from trident_py.engine.plane.plane import DataPlane
 from trident_py.engine.plane.stimuli import (
@@ -69,6 +70,8 @@ from trident_py.engine.plane.stimuli import (
     Stimulus,
     SuccessAnnounced,
     TakenOver,
+    TrialCommitted,
+    TrialCommitWanted,
 )
 from trident_py.engine.plane.work import BranchShape, Half, Job, JobMember, Processed, SpoutShape, TopologyShape
 from trident_py.errors import StateError, StoreBusyException
@@ -156,6 +159,20 @@ class Plane:
         world.parked.able[tx.txid] = is_able
         self.report(OutputsInspected(tx.txid, "" if is_able or not world.has("outputs asked") else "a store has it"))
 
+    def try_commit(self, attempt: TransactionAttempt) -> None:
+        """On the commit thread."""
+        self.process.may_crash("before try_commit")
+        self._announce(TrialCommitWanted(attempt))
+
+    def on_try(self, trial: TryCommit) -> None:
+        """What a store does and undoes in one transaction changes nothing."""
+        if not self.process.world.has("trials undone"):
+            for branch, store in enumerate(self.process.outputs.values()):
+                token = CommitToken(trial.attempt.txid, 0, trial.attempt.attempt_id)
+                store.ledger.append(Entry(token, trial.receipts[branch]))
+            self.process.world.oracle.effect_landed()
+        self.report(TrialCommitted(trial.attempt))
+
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         """Announce a group commit."""
         self.process.may_crash("before emit_commit")
@@ -216,8 +233,9 @@ class Plane:
                 self.cancelled.add(job)
             case CommitStep():
                 self._send_commit(instruction)
-            case Abort() | Answer() | InspectOutputs():
-                kind = {Abort: "abort", Answer: "read", InspectOutputs: "inspect"}[type(instruction)]
+            case Abort() | Answer() | InspectOutputs() | TryCommit():
+                kinds = {Abort: "abort", Answer: "read", InspectOutputs: "inspect", TryCommit: "try"}
+                kind = kinds[type(instruction)]
                 self.process.post(kind, EMIT_SECONDS, instruction)
             case DeliverSuccess(attempt, number, spout):
                 self.process.post("success", EMIT_SECONDS, attempt, number, spout, lane=f"successes {spout}")
@@ -248,11 +266,13 @@ class Plane:
             self._emission_failed(emit, OSError("out of reach"), FailureKind.UNREACHABLE)
             return
         try:
-            is_poison = self._is_poison(attempt) and not world.shares and not emit.stores
+            rows = self._stored_rows(emit)
+            fails_here = not world.shares and not emit.stores and not attempt.is_trial
+            is_poison = fails_here and self._is_poison(attempt, rows)
             if world.chance.happens("user code fails") or is_poison:
                 raise ValueError("user code")
-            if emit.stored is not None and world.has("stored rows released"):
-                self.report(self._given(emit, world.files[emit.stored.file], ()))
+            if rows is not None and world.has("stored rows released"):
+                self.report(self._given(emit, rows, ()))
                 return
             rows, resolved = self._emitted(emit, world.sources[spout])
             stored = (self._stored(emit, rows),) if emit.stores else ()
@@ -263,6 +283,10 @@ class Plane:
             self._emission_failed(emit, error, kind)
             return
         self.report(self._given(emit, rows, (*resolved, *stored)))
+
+    def _stored_rows(self, emit: Emit) -> Rows | None:
+        """Those that belong to a part of a parked transaction."""
+        return None if emit.stored is None else self.process.world.kept(emit.stored)
 
     def _stored(self, emit: Emit, rows: Rows) -> RowsStored:
         """A file of its own, which no crash takes away."""
@@ -310,26 +334,31 @@ class Plane:
         chance = self.process.world.chance
         if job in self.cancelled and not chance.happens("job goes on"):
             self._job_failed(job, FailureKind.INTERRUPTED)
-        elif self._is_poisoned(job) or chance.happens("job fails"):
-            self._fail_job(job)
+        elif self._poisoned(job, members) or (chance.happens("job fails") and not job.attempts[0].is_trial):
+            self._fail_job(job, members)
         else:
             others = members if self.process.world.has("rows apart") else (*members[1:], *members[:1])
             self._end_job(job, members, others)
 
-    def _is_poisoned(self, job: Job) -> bool:
-        return self.process.world.shares and any(map(self._is_poison, job.attempts))
+    def _poisoned(self, job: Job, members: Sequence[JobMember]) -> list[int]:
+        """The transactions that make a job fail."""
+        if not (self.process.world.shares or job.attempts[0].is_trial):
+            return []
+        return [each.attempt.txid for each in members if self._is_poison(each.attempt, _given(each))]
 
-    def _is_poison(self, attempt: TransactionAttempt) -> bool:
-        """A batch that always fails: also when it is released, until it is mended."""
+    def _is_poison(self, attempt: TransactionAttempt, rows: Rows | None) -> bool:
+        """A batch that always fails: also when it is released, until it is mended; a part of it, if it has bad rows."""
         world, executor = self.process.world, self.machine._executors.get(attempt)
         number = executor.batch.number if world.parks_poison and executor else attempt.txid
-        return number == world.poison and not world.is_mended
+        is_part = attempt.is_trial or (executor is not None and bool(executor.batch.stored))
+        is_bad = not is_part or any(position % 2 == 0 for _, position in rows or ())
+        return number == world.poison and not world.is_mended and is_bad
 
-    def _fail_job(self, job: Job) -> None:
+    def _fail_job(self, job: Job, members: Sequence[JobMember]) -> None:
         """Nobody knows whose rows it was, or somebody does, or says so; or an executor was lost, nobody's fault."""
         chance, txids = self.process.world.chance, [attempt.txid for attempt in job.attempts]
-        if self._is_poisoned(job):
-            whose = chance.pick("whose rows", [NOBODY, None, next(filter(self._is_poison, job.attempts)).txid])
+        if poisoned := self._poisoned(job, members):
+            whose = chance.pick("whose rows", [NOBODY, None, poisoned[0]])
             self._job_failed(job, FailureKind.USER_CODE, whose)
         elif len(txids) == 1 or chance.happens("executor lost"):
             self._job_failed(job, FailureKind.INTERRUPTED)

@@ -85,6 +85,9 @@ RULES = {
     "released over a takeover": "a release that has begun stays bound to its transaction over a takeover",
     "positions of what is parked": "positions of spouts move past the rows that are stored for a parked transaction",
     "stored rows released": "a release emits the stored rows, not what the spout has at that moment",
+    "parts apart": "each row of a bisected transaction is in exactly one of its parts",
+    "bisected as listed": "a transaction that was released or skipped meanwhile is not split",
+    "trials undone": "an output undoes what it did for a trial",
     "decided once": "a wish to park that was decided in a turn is not read again in it",
     "own deadline": "a leader stops by its own clock before another can lead",
 }

@@ -169,7 +169,9 @@ def plan_parking(world: World, chance: random.Random) -> bool:
     for _ in range(chance.choice([1, 2, 4])):
         world.nemesis("park", chance.uniform(0.0, FAULTY_SECONDS), chance.choice([0, 0, 1, 3]))
     for _ in range(chance.choice([0, 1, 3])):
-        action = chance.choice([Action.RELEASE, Action.RELEASE, Action.SKIP, Action.RETRY])
+        action = chance.choice(
+            [Action.RELEASE, Action.RELEASE, Action.SKIP, Action.RETRY, Action.BISECT, Action.BISECT]
+        )
         world.nemesis("mend", chance.uniform(0.0, FAULTY_SECONDS), action)
     return True
 

@@ -72,7 +72,7 @@ def _wishes(world: World, budgets: Mapping[str, int]) -> Iterator[Event]:
         yield from (Event("wish", None, 0, (action,), "") for action in ACTIONS)
     if budgets.get(Action.PARK, 0) and world.oracle.record is not None:
         yield Event("wish", None, 0, (Action.PARK, world.oracle.committed + 1), "")
-    for action in (Action.RELEASE, Action.SKIP, Action.RETRY):
+    for action in (Action.RELEASE, Action.SKIP, Action.BISECT, Action.RETRY):
         if budgets.get(action, 0) and world.oracle.record and world.oracle.record.parked.entries:
             yield Event("mend", None, 0, (action,), "")
 

@@ -81,20 +81,26 @@ class Entry:
     time: int = field(default=0, eq=False)
 
 
+Part: TypeAlias = tuple[int, int]
+"""A parked transaction, by its first id, and the number of the part of it."""
+
+
 @define
 class ParkedRows:
     """What was ever parked.
 
     Attributes:
-        rows: of each parked transaction, by its first id.
-        released: for each transaction that released one, the id of that one.
-        skipped: the ids that are never released.
+        whole: the rows of each parked transaction, by its first id.
+        rows: those of each part of one.
+        released: for each transaction that released a part, which.
+        skipped: the parts that are never released.
         able: for each transaction about which the stores were asked, whether all could leave it out then.
     """
 
-    rows: dict[int, Rows] = field(factory=dict)
-    released: dict[int, int] = field(factory=dict)
-    skipped: set[int] = field(factory=set)
+    whole: dict[int, Rows] = field(factory=dict)
+    rows: dict[Part, Rows] = field(factory=dict)
+    released: dict[int, Part] = field(factory=dict)
+    skipped: set[Part] = field(factory=set)
     able: dict[int, bool] = field(factory=dict)
 
     def in_order(self, store: Store, entry: Entry) -> Rows:
@@ -102,11 +108,11 @@ class ParkedRows:
         txid = entry.token.txid
         if txid in self.released:
             return ()
-        return self._of(store, txid) if entry.is_left_out else entry.rows
+        return _read_by(store, self.whole.get(txid, ())) if entry.is_left_out else entry.rows
 
     def check(self, store: Store) -> None:
         """S23: what is left out has no rows; what is released has those of the one that was parked, and once."""
-        counted: list[int] = []
+        counted: list[Part] = []
         for entry in store.ledger:
             parked = self.released.get(entry.token.txid)
             if parked is None or entry.is_left_out or entry.is_passed_over:
@@ -117,8 +123,8 @@ class ParkedRows:
         if len(counted) != len(set(counted)) or self.skipped.intersection(counted):
             raise Violation("S23", f"{store.name} has released {counted}, skipped are {self.skipped}")
 
-    def open(self, stores: Iterable[Store]) -> set[int]:
-        """The ids that no store has the rows of."""
+    def open(self, stores: Iterable[Store]) -> set[Part]:
+        """The parts that no store has the rows of."""
         counted = {
             self.released[entry.token.txid]
             for store in stores
@@ -127,8 +133,30 @@ class ParkedRows:
         }
         return self.rows.keys() - counted
 
-    def _of(self, store: Store, txid: int) -> Rows:
-        return tuple(row for row in self.rows.get(txid, ()) if not store.reads or source_of(row[0]) in store.reads)
+    def note(self, parts: Mapping[Part, Rows]) -> str:
+        """Take what is on the list now; say what is wrong with it.
+
+        S24: rows that are split off were in the part that they come from, and are in it no more.
+        """
+        for part in sorted(parts.keys() - self.rows.keys()):
+            txid, number = part
+            if number == 0:
+                self.whole[txid] = self.rows[part] = parts[part]
+                continue
+            first = (txid, 0)
+            before, both = self.rows[first], [*parts[part], *parts.get(first, ())]
+            if sorted(before) != sorted(both):
+                return f"{before} of {txid} are split into {parts.get(first)} and {parts[part]}"
+            self.rows[part], self.rows[first] = parts[part], parts.get(first, ())
+        wrong = {part: rows for part, rows in parts.items() if rows != self.rows[part]}
+        return f"{wrong} is parked, and was {[self.rows[part] for part in wrong]}" if wrong else ""
+
+    def _of(self, store: Store, part: Part) -> Rows:
+        return _read_by(store, self.rows.get(part, ()))
+
+
+def _read_by(store: Store, rows: Rows) -> Rows:
+    return tuple(row for row in rows if not store.reads or source_of(row[0]) in store.reads)
 
 
 @define

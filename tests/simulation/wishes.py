@@ -13,7 +13,7 @@ from coordinators.backends.zookeeper.znodes import ANY_VERSION, Remove
 from coordinators.driver.driver import CoordinatorDriver
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.record.record import CoordinatorRecord
-from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Outcome, Rate, Standing, Wish
+from coordinators.record.wishes import LASTING, NOTHING_STANDS, Action, Hold, Outcome, Rate, Standing, Wish
 from tests.simulation.rules import Rules
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class WishRules:
         """After every write that has come to the servers."""
         found = pending(nodes)
         gone = [wish for wish in self.waiting if wish not in found]
-        there = [wish for wish in self.waiting if wish in gone or self.made[wish].action is not Action.PARK]
+        there = [wish for wish in self.waiting if wish in gone or self.made[wish].action not in LASTING]
         oldest = there[: len(gone)]
         known = before.outcomes if before else ()
         told = [outcome for outcome in after.outcomes if outcome not in known]

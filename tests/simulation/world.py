@@ -12,7 +12,7 @@ from coordinators.backends.zookeeper.session import Conflict
 from coordinators.backends.zookeeper.znodes import Create, Step
 from coordinators.protocol.messages import PauseRequested, ResumeRequested
 from coordinators.record.declarations import Declared
-from coordinators.record.parking import Parked
+from coordinators.record.parking import Parked, StoredRows
 from coordinators.record.wishes import Action
 from tests.simulation.chance import Chance
 from tests.simulation.copies import copied
@@ -233,19 +233,24 @@ class World:
         self.on_wish(Action.PARK, self.oracle.committed + 1 + ahead)
 
     def on_mend(self, action: Action) -> None:
-        """An operator releases all that is parked, or skips or tries again the first of it."""
+        """An operator releases all that is parked, or skips, bisects or tries again the first of it."""
         parked = self.oracle.record.parked.entries if self.oracle.record else ()
         if action is Action.RELEASE:
             self.on_wish(action)
-        elif parked and action is Action.SKIP:
+        elif parked and action in (Action.SKIP, Action.BISECT):
             self.on_wish(action, parked[0].txid)
         elif action is Action.RETRY:
             self.on_wish(action)
 
+    def kept(self, stored: StoredRows) -> Rows:
+        """The rows of a file that belong to an entry."""
+        rows = self.files[stored.file]
+        return tuple(row for first, stop in stored.runs for row in rows[first:stop])
+
     def rows_of(self, entry: Parked, spout: str) -> Rows:
         """The rows of a spout in what was parked."""
         if spout in entry.stored:
-            return self.files[entry.stored[spout].file]
+            return self.kept(entry.stored[spout])
         begin, end = cast("list[int]", entry.definition[spout])
         return tuple((spout, n) for n in range(begin, end))
 

@@ -160,9 +160,7 @@ def test_a_value_that_a_state_in_memory_can_not_take_is_found(tmp_path: Path) ->
 def parked_once(tmp_path: Path) -> tuple[TridentQuery, Path]:
     mended = tmp_path / "mended"
     topology = TridentTopology("refused")
-    stream = topology.new_stream("numbers", rows_upto(4, 4)).map(
-        Fails(frozenset({3}), mended), "n bigint, kind string"
-    )
+    stream = topology.new_stream("numbers", rows_upto(4, 4)).map(Fails(frozenset({3}), mended), "n bigint, kind string")
     total(stream, tmp_path / "t.db")
     return run(topology, LocalCoordination()), mended
 
@@ -205,7 +203,7 @@ def test_rows_that_a_queue_has_given_away_are_bisected_under_a_later_leader(tmp_
         (file,) = (tmp_path / "state" / "queue-parked").iterdir()
     with topology().start(opaque_config(tmp_path), coordination=coordination) as query:
         file.rename(tmp_path / "elsewhere")
-        with pytest.raises(TridentError, match="could not be tried: .* is missing"):
+        with pytest.raises(TridentError, match=r"could not be tried: .* is missing"):
             query.bisect(parked.txid)
         (tmp_path / "elsewhere").rename(file)
         query.bisect(parked.txid)
@@ -215,9 +213,7 @@ def test_rows_that_a_queue_has_given_away_are_bisected_under_a_later_leader(tmp_
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_a_line_among_many_is_found_by_jobs_and_the_file_is_read_once_more(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_line_among_many_is_found_by_jobs_and_the_file_is_read_once_more(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("".join(f"{n}\n" for n in range(50_000)))
 
     def number(row: Any) -> tuple[int]:

@@ -35,7 +35,7 @@ from coordinators.protocol.protocol import (
     Ticked,
     Wished,
 )
-from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList, Parking
+from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList, Parking, Split, StoredRows
 from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Rate, Standing, Wish
 from coordinators.values.attempt import TransactionAttempt
 
@@ -64,6 +64,7 @@ INVARIANTS = {
     "drained": "a drain is a pause as soon as all that was begun is committed",
     "asked": "outputs are asked for the lowest transaction, with nothing live, and nothing starts until they answer",
     "parked": "what is parked changes by decision only: closed, it is on the list; released and closed, it is off it",
+    "parts": "each row of a transaction that is split is in one part; that of the others waits for its release",
     "alone": "what is parked commits alone, and the attempt that stores its rows starts alone",
     "stored": "an attempt that stores rows commits after the decision only, as the first empty one",
 }
@@ -130,7 +131,8 @@ class World:
 class Scope:
     """How far to go; an operator has so many of ``wishes_max`` wishes, any of them, and parks ``parks_max`` times.
 
-    With ``stores_rows``, an attempt may store rows before a transaction is parked.
+    With ``stores_rows``, an attempt may store rows before a transaction is parked; with ``splits``, one row of two of a
+    parked one may be found.
     """
 
     max_spout_pending: int
@@ -141,6 +143,7 @@ class Scope:
     wishes_max: int = 0
     parks_max: int = 0
     stores_rows: bool = False
+    splits: bool = False
 
 
 EPOCH = 1
@@ -148,6 +151,9 @@ EPOCH = 1
 
 PARK = Wish("", Action.PARK, epoch=EPOCH)
 """The wish that parks."""
+
+BISECT = Wish("", Action.BISECT, epoch=EPOCH)
+"""The wish that splits."""
 
 WISHES = [(Action.PAUSE, Rate()), (Action.DRAIN, Rate()), (Action.RATE, Rate(pending=1)), (Action.RESUME, Rate())]
 
@@ -234,7 +240,10 @@ class Step:
                 pins = {pin.txid for pin in self.stored.committing if pin.txid >= command.current_txid}
                 self.require(pins <= {pin.txid for pin in command.committing}, "pinned")
                 self._wishes(command)
-                self.require(command.parked == self._parked(command), "parked")
+                if isinstance(self.event, Wished) and self.event.split is not None:
+                    self.require(command.parked == self._split(self.event.split.whole), "parts")
+                else:
+                    self.require(command.parked == self._parked(command), "parked")
                 self.stored = evolve(command, outcomes=())
             case EmitBatch(attempt):
                 self._batch(attempt)
@@ -273,6 +282,15 @@ class Step:
             case PhaseAcked() if command.current_txid > current:
                 return due.close(current)
         return due
+
+    def _split(self, whole: Parked) -> ParkedList:
+        """The first row stays, the second waits."""
+        (rows,) = whole.stored.values()
+        first = evolve(whole, stored={"lines": evolve(rows, kept=((0, 1),))})
+        second = evolve(whole, stored={"lines": evolve(rows, kept=((1, 2),))}, part=1, is_wanted=True)
+        others = [each for each in self.stored.parked.entries if each.txid != whole.txid]
+        entries = sorted([*others, first, second], key=lambda each: (each.txid, each.part))
+        return evolve(self.stored.parked, entries=tuple(entries))
 
     def _first_empty(self, txid: int) -> int:
         """The live attempt, if it has stored rows; else the next one."""
@@ -456,6 +474,9 @@ class Explorer:
             yield Wished(PARK, parking=Parking(txid, last + (0 if has_rows else 1), entry_of(txid)))
         if world.parked.entries:
             yield Wished(Wish("", Action.RELEASE, epoch=EPOCH))
+        for entry in world.parked.entries if self.scope.splits else ():
+            if not (entry.stored or entry.is_wanted):
+                yield Wished(BISECT, split=split_of(entry))
 
     # --- worlds as values ---------------------------------------------------------------------------------------------
 
@@ -564,6 +585,12 @@ class Explorer:
 def entry_of(txid: int) -> Parked:
     """What the list has of a transaction."""
     return Parked(txid=txid, number=txid, definition={})
+
+
+def split_of(entry: Parked) -> Split:
+    """The first of its two rows fails."""
+    rows = StoredRows(file=f"rows of {entry.txid}", host="", bytes=0, hash="", rows=2)
+    return Split(evolve(entry, stored={"lines": rows}), {"lines": (0,)})
 
 
 def _above(txid: int, last_attempts: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -51,6 +51,7 @@ SCOPES = [
     Scope(max_spout_pending=1, txid_max=3, attempt_max=2, parks_max=2),
     Scope(max_spout_pending=2, txid_max=3, attempt_max=1, group_max=2, parks_max=1),
     Scope(max_spout_pending=2, txid_max=2, attempt_max=2, store_intents=True, parks_max=1, stores_rows=True),
+    Scope(max_spout_pending=1, txid_max=4, attempt_max=1, parks_max=1, splits=True),
 ]
 
 
@@ -522,6 +523,24 @@ class ReleasesByAReplay(MasterBatchCoordinator):
         yield from super()._admit(ready)
 
 
+class HasARowInBothParts(MasterBatchCoordinator):
+    def _carry_out(self, wished: Wished) -> Iterator[Command]:
+        for command in super()._carry_out(wished):
+            if wished.split is not None:
+                whole = wished.split.whole.stored
+                entries = tuple(evolve(each, stored=whole) if each.part else each for each in self.parked.entries)
+                self.parked = evolve(self.parked, entries=entries)
+            yield self._store() if isinstance(command, StoreRecord) else command
+
+
+class LosesTheRowsThatPass(MasterBatchCoordinator):
+    def _carry_out(self, wished: Wished) -> Iterator[Command]:
+        for command in super()._carry_out(wished):
+            if wished.split is not None:
+                self.parked = evolve(self.parked, entries=tuple(e for e in self.parked.entries if not e.part))
+            yield self._store() if isinstance(command, StoreRecord) else command
+
+
 class CommitsWhatIsParkedWithOthers(MasterBatchCoordinator):
     @property
     def _group_max(self) -> int:
@@ -641,6 +660,8 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     ClosesWhatIsParkedAsCommitted: "parked",
     LeavesWhatWasReleasedOnTheList: "parked",
     ReleasesByAReplay: "parked",
+    HasARowInBothParts: "parts",
+    LosesTheRowsThatPass: "parts",
     CommitsWhatIsParkedWithOthers: "alone",
     restore_without_what_is_parked: "durable",
     restore_without_what_stands: "stands",
@@ -652,11 +673,14 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
 
 
 GATE = Scope(max_spout_pending=3, txid_max=4, attempt_max=1, store_intents=True, group_max=2, wishes_max=1)
+SPLITTING_GATE = Scope(max_spout_pending=1, txid_max=2, attempt_max=1, parks_max=1, splits=True)
 PARKING_GATE = Scope(max_spout_pending=2, txid_max=3, attempt_max=2, group_max=2, parks_max=1, stores_rows=True)
 
 
 def gate_of(mutation: type[MasterBatchCoordinator] | Restore) -> Scope:
     """Where it is looked for."""
+    if MUTATIONS[mutation] == "parts":
+        return SPLITTING_GATE
     is_about_parking = mutation in (
         restore_without_what_is_parked,
         KeepsTheAttemptWhoseRowsNobodyWants,

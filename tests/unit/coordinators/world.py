@@ -24,7 +24,7 @@ from coordinators.protocol.messages import (
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.store import InMemoryCoordination
 from coordinators.takeover.takeover import recover
-from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
 from coordinators.values.batch_coordinator import BatchCoordinator
 from coordinators.values.settings import LeadershipSettings
 from coordinators.values.transaction_time import LeaderClock
@@ -59,6 +59,8 @@ class Numbers(BatchCoordinator[Any]):
 
 
 def attempt(text: str) -> TransactionAttempt:
+    if text.startswith("trial-"):
+        return TransactionAttempt(TRIAL_TXID, int(text.removeprefix("trial-")))
     txid, attempt_id = text.split(":")
     return TransactionAttempt(int(txid), int(attempt_id))
 
@@ -133,6 +135,9 @@ class World:
 
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         self.said.append(f"ASK {attempt}{'' if may_have_begun else ', never begun'}")
+
+    def try_commit(self, attempt: TransactionAttempt) -> None:
+        self.said.append(f"TRY {attempt}")
 
     def emit_commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> None:
         for attempt, edges in group.items():

@@ -248,17 +248,12 @@ class DataPlane:
                 yield from self._hear_of_success(txid, spout, half)
             case Broke(cause):
                 yield Post(Broken(cause))
-            case ReadWanted():
-                yield from self._lane.add(stimulus)
-            case OutputsWanted(attempt, may_have_begun):
-                yield from self._lane.add(InspectOutputs(attempt, may_have_begun))
-            case TrialCommitWanted(attempt):
-                if executor := self._executors.get(attempt):
-                    yield from self._lane.add(executor)
-            case StepCommitted() | StepFailed() | Aborted() | OutputsInspected() | ReadDone() | StatesClosed():
+            case ReadWanted() | OutputsWanted() | TrialCommitWanted():
+                yield from self._want_outputs(stimulus)
+            case StepCommitted() | StepFailed() | Aborted() | ReadDone() | StatesClosed():
                 yield from self._end_of_use(stimulus)
-            case TrialCommitted() | TrialFailed():
-                yield from self._end_trial(stimulus)
+            case OutputsInspected() | TrialCommitted() | TrialFailed():
+                yield from self._tell_of_outputs(stimulus)
             case TakenOver(torn, together):
                 outputs, committed = outputs_of(self.shape, together), stimulus.committed_txid
                 self._lane = evolve(self._lane, outputs=outputs, partial_commit_txid=torn, committed_txid=committed)
@@ -267,8 +262,17 @@ class DataPlane:
             case _:
                 raise TypeError(f"not a stimulus of the data plane: {stimulus!r}")
 
+    def _want_outputs(self, stimulus: ReadWanted | OutputsWanted | TrialCommitWanted) -> Iterator[Instruction]:
+        match stimulus:
+            case ReadWanted():
+                yield from self._lane.add(stimulus)
+            case OutputsWanted(attempt, may_have_begun):
+                yield from self._lane.add(InspectOutputs(attempt, may_have_begun))
+            case TrialCommitWanted(attempt) if attempt in self._executors:
+                yield from self._lane.add(self._executors[attempt])
+
     def _end_of_use(
-        self, stimulus: StepCommitted | StepFailed | Aborted | OutputsInspected | ReadDone | StatesClosed
+        self, stimulus: StepCommitted | StepFailed | Aborted | ReadDone | StatesClosed
     ) -> Iterator[Instruction]:
         match stimulus:
             case StepCommitted(counts):
@@ -279,9 +283,6 @@ class DataPlane:
                 yield from self._lane.step_failed(why)
             case Aborted():
                 yield from self._lane.ended(Abort)
-            case OutputsInspected(txid, refusal):
-                yield Post(OutputsAnswered(txid, refusal))
-                yield from self._lane.ended(InspectOutputs)
             case ReadDone():
                 yield from self._lane.ended(Answer)
             case StatesClosed():
@@ -289,13 +290,15 @@ class DataPlane:
                 yield from self._lane.ended(CloseStates)
         self.is_held = self.is_held and bool(self._lane.unfenced)
 
-    def _end_trial(self, stimulus: TrialCommitted | TrialFailed) -> Iterator[Instruction]:
+    def _tell_of_outputs(self, stimulus: OutputsInspected | TrialCommitted | TrialFailed) -> Iterator[Instruction]:
         match stimulus:
+            case OutputsInspected(txid, refusal):
+                yield Post(OutputsAnswered(txid, refusal))
             case TrialCommitted(attempt, untried):
                 yield Post(TrialPassed(attempt, untried))
             case TrialFailed(attempt, why):
                 yield Post(Failed(attempt, why.cause, why.kind, state=why.state))
-        yield from self._lane.ended(TryCommit)
+        yield from self._lane.ended(InspectOutputs if isinstance(stimulus, OutputsInspected) else TryCommit)
 
     def _commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> Iterator[Instruction]:
         members = [GroupMember(self._executors[attempt], edges) for attempt, edges in group.items()]

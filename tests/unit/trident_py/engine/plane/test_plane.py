@@ -12,9 +12,17 @@ import pytest
 from attrs import define, evolve, field, frozen
 
 from coordinators.driver.batch_streams import Batch
-from coordinators.protocol.messages import Acked, Diagnosis, Failed, FailureKind, OutputsAnswered, SuccessDelivered
+from coordinators.protocol.messages import (
+    Acked,
+    Diagnosis,
+    Failed,
+    FailureKind,
+    OutputsAnswered,
+    SuccessDelivered,
+    TrialPassed,
+)
 from coordinators.protocol.protocol import StreamId
-from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.commit_lane import CommitGroup, CommitLane, outputs_of
 from trident_py.engine.plane.instructions import (
@@ -34,6 +42,7 @@ from trident_py.engine.plane.instructions import (
     Post,
     Refuse,
     RunJob,
+    TryCommit,
 )
 from trident_py.engine.plane.plane import ROWS_MAX, DataPlane, JobBatcher
 from trident_py.engine.plane.stimuli import (
@@ -60,6 +69,9 @@ from trident_py.engine.plane.stimuli import (
     Stimulus,
     SuccessAnnounced,
     TakenOver,
+    TrialCommitted,
+    TrialCommitWanted,
+    TrialFailed,
 )
 from trident_py.engine.plane.work import BranchShape, Half, Job, Processed, SpoutShape, TopologyShape
 from trident_py.participants.capabilities import Capabilities
@@ -1048,6 +1060,63 @@ def test_outputs_are_asked_after_the_commit_that_may_still_change_them() -> None
         assert any(isinstance(each, Abort) for each in said)
         said = list(plane.handle(Aborted()))
     assert plane.handle(OutputsInspected(5, "a has it")) == [Post(OutputsAnswered(5, "a has it"))]
+
+
+TRIAL = TransactionAttempt(TRIAL_TXID, 0)
+LINES = TopologyShape(
+    spouts=(SpoutShape(name="lines"),),
+    branches=(BranchShape(name="a", spouts=frozenset({"lines"}), is_shareable=True),),
+)
+
+
+def processed(plane: DataPlane, attempt: TransactionAttempt) -> None:
+    """Emit a small batch, and run the branch that reads it."""
+    plane.handle(BatchAnnounced(Batch(attempt=attempt, number=4, metadata={"lines": [1]}, time=7, edges=[11])))
+    given = Emitted(attempt=attempt, spout="lines", batch=None, rows=1, is_small=True, edges={0: 12})
+    (_, run) = plane.handle(given)
+    assert isinstance(run, RunJob)
+    assert run.job.is_shared is not attempt.is_trial, "a trial must not make others fail"
+    plane.handle(JobDone(run.job, [Processed(f"receipt of {attempt}")]))
+
+
+def test_a_trial_is_committed_and_undone_between_two_commits_and_then_discarded() -> None:
+    plane, attempt = DataPlane(shape=LINES), TransactionAttempt(5, 0)
+    processed(plane, attempt)
+    processed(plane, TRIAL)
+    plane.handle(CommitAnnounced({attempt: [21]}))
+    assert plane.handle(TrialCommitWanted(TRIAL)) == []
+    *_, tries = plane.handle(StepCommitted())
+    assert tries == TryCommit(TRIAL, 7, {0: f"receipt of {TRIAL}"})
+    assert plane.handle(TrialCommitted(TRIAL, ("b",))) == [Post(TrialPassed(TRIAL, ("b",)))]
+    assert plane.handle(AttemptCancelled(TRIAL)) == [Abort(TRIAL, 7, 0, f"receipt of {TRIAL}")]
+
+
+def test_a_trial_that_an_output_refuses_has_failed() -> None:
+    plane = DataPlane(shape=LINES)
+    processed(plane, TRIAL)
+    plane.handle(TrialCommitWanted(TRIAL))
+    assert plane.handle(TrialFailed(TRIAL, WHY)) == [Post(Failed(TRIAL, WHY.cause, WHY.kind))]
+
+
+def test_a_trial_waits_until_all_outputs_are_at_one_transaction() -> None:
+    plane, attempt = DataPlane(shape=LINES), TransactionAttempt(5, 0)
+    plane.handle(TakenOver(5))
+    processed(plane, TRIAL)
+    processed(plane, attempt)
+    assert plane.handle(TrialCommitWanted(TRIAL)) == []
+    plane.handle(CommitAnnounced({attempt: [21]}))
+    assert isinstance(plane.handle(StepCommitted())[-1], TryCommit)
+
+
+def test_a_trial_that_is_cancelled_or_comes_too_late_is_not_tried() -> None:
+    plane, attempt = DataPlane(shape=LINES), TransactionAttempt(5, 0)
+    processed(plane, attempt)
+    processed(plane, TRIAL)
+    plane.handle(CommitAnnounced({attempt: [21]}))
+    plane.handle(TrialCommitWanted(TRIAL))
+    plane.handle(AttemptCancelled(TRIAL))
+    assert not any(isinstance(each, TryCommit) for each in plane.handle(StepCommitted()))
+    assert plane.handle(TrialCommitWanted(TRIAL)) == []
 
 
 def test_a_spout_that_is_newer_than_a_released_batch_has_no_part_in_it() -> None:

@@ -1,0 +1,65 @@
+"""The search for the rows that fail: what it finds, and in how many trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, log2
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinators.batches.bisection import Bisection
+
+Causes = Sequence[frozenset[int]]
+
+
+def searched(rows: int, causes: Causes) -> Bisection:
+    """Search where a trial fails if it has all rows of some cause."""
+    search = Bisection(rows)
+    while search.trial is not None:
+        assert list(search.trial) == sorted(set(search.trial))
+        search.take(fails=any(cause <= set(search.trial) for cause in causes))
+    return search
+
+
+def alone(*rows: int) -> Causes:
+    return [frozenset({row}) for row in rows]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 9, 33])
+def test_one_bad_row_is_found_wherever_it_is(rows: int) -> None:
+    for bad in range(rows):
+        search = searched(rows, alone(bad))
+        assert search.found == (bad,)
+        assert search.trials <= ceil(log2(rows)) + 2
+    assert searched(rows, []).found == ()
+
+
+def test_a_million_rows_take_few_trials() -> None:
+    assert searched(1_000_000, alone(777_777)).trials <= 22
+    bad = (0, 5, 77, 4_000, 999_999)
+    search = searched(1_000_000, alone(*bad))
+    assert search.found == bad
+    assert search.trials <= 2 * len(bad) * log2(1_000_000)
+
+
+@given(
+    st.integers(1, 40).flatmap(
+        lambda rows: st.tuples(
+            st.just(rows),
+            st.lists(st.frozensets(st.integers(0, rows - 1), min_size=1, max_size=3), max_size=4),
+        )
+    )
+)
+def test_what_is_found_is_needed_and_all_others_pass(case: tuple[int, Causes]) -> None:
+    rows, causes = case
+    found = frozenset(searched(rows, causes).found)
+    assert not any(cause.isdisjoint(found) for cause in causes), "the others pass"
+    within = [cause for cause in causes if cause <= found]
+    assert found == frozenset().union(*within), "each row is needed"
+
+
+def test_rows_that_fail_only_together_are_found_together() -> None:
+    assert searched(100, [frozenset({3, 50, 98})]).found == (3, 50, 98)
+    assert searched(9, [frozenset({0, 8}), frozenset({4})]).found == (0, 4, 8)
