@@ -26,7 +26,7 @@ ROWS_SHOWN = 10
 SEARCH_SECONDS = 3_600.0
 """The default time to wait for a bisection, which makes some twenty trials of a million rows."""
 
-ABOUT_TRANSACTIONS = (Action.PARK, Action.RELEASE, Action.SKIP, Action.BISECT, Action.RETRY)
+ABOUT_TRANSACTIONS = (Action.PARK, Action.RELEASE, Action.SKIP, Action.BISECT, Action.ROWS, Action.RETRY)
 """The wishes that name transactions, which have other ids after a reset."""
 
 
@@ -123,7 +123,7 @@ class WishAnswer:
                 return f"is drained, and paused{lifted}"
             case Action.RATE:
                 return f"{limits(self.standing.rate)}{lifted}"
-            case Action.PARK | Action.RELEASE | Action.SKIP | Action.BISECT | Action.RETRY:
+            case Action.PARK | Action.RELEASE | Action.SKIP | Action.BISECT | Action.ROWS | Action.RETRY:
                 return self._mended(name)
         return "continues, without limits"
 
@@ -140,7 +140,9 @@ class WishAnswer:
             case Action.BISECT:
                 found = self.outcome.found if self.outcome else {}
                 rows = " and ".join(rows_text(spout, positions) for spout, positions in found.items() if positions)
-                return f"found what fails in {these}: {rows} stay parked, and the other rows are released"
+                return f"found what fails in {these}, and stays parked: {rows}. The other rows are released"
+            case Action.ROWS:
+                return f"has stored the rows of {these}"
         return f"tries {these or 'the lowest transaction'} at once"
 
 
@@ -170,7 +172,7 @@ def carried_out(
 
     Raises:
         TridentError: it was refused, or deleted.
-        TimeoutError: it was not carried out within this many seconds, or nobody leads; it still may be.
+        TimeoutError: it was not carried out within this many seconds, or no process leads; it still may be.
     """
     answer = answer_to(wish, topology, coordination, seconds, may_lead)
     if answer.outcome is None and not answer.is_forgotten:

@@ -24,7 +24,7 @@ Rows: TypeAlias = tuple[int, ...]
 
 
 class Question(Enum):
-    """What a trial is to answer."""
+    """The question that a trial answers."""
 
     BEGINNING = "does this beginning of the rows fail, with the needed ones?"
     ALONE = "do the needed rows fail alone?"

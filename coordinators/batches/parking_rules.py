@@ -150,9 +150,9 @@ class ParkingRules:
         begun = [each.txid for each in self._parked.entries if each.txid in wish.txids and each.released_as]
         return f"transaction {begun[0]} is being released" if begun else ""
 
-    def _refused_bisect(self, wish: Wish) -> str:
+    def _refused_trial(self, wish: Wish) -> str:
         if len(wish.txids) != 1:
-            return "one transaction is bisected at a time"
+            return "one transaction at a time"
         if refusal := self._refused_release(wish):
             return refusal
         begun = [each for each in self._parked.entries if each.txid in wish.txids and each.is_wanted]
@@ -175,6 +175,7 @@ class ParkingRules:
         Action.PARK: _refused_park,
         Action.RELEASE: _refused_release,
         Action.SKIP: _refused_skip,
-        Action.BISECT: _refused_bisect,
+        Action.BISECT: _refused_trial,
+        Action.ROWS: _refused_trial,
         Action.RETRY: _refused_retry,
     }

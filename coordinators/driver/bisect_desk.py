@@ -1,4 +1,4 @@
-"""`BisectDesk`: carries out wishes to find the rows of a parked transaction that fail, by trials.
+"""`BisectDesk`: carries out wishes to see the rows of a parked transaction, or to find those that fail, by trials.
 
 A trial is an attempt that never commits: it processes some of the rows, its outputs commit them and undo that. The
 topology continues meanwhile. Before the first trial the rows are stored, unless they were when it was parked. The
@@ -31,7 +31,7 @@ from coordinators.values.errors import SpoutError, our_bug
 log = logging.getLogger(__name__)
 
 TrialMessage: TypeAlias = Failed | Fingerprinted | OffsetsResolved | RowsStored | TrialPassed
-"""What is said about an attempt that is a trial."""
+"""A message about a trial."""
 
 INTERRUPTED_MAX = 10
 """How many trials in a row may end without a result, such as when an executor is lost."""
@@ -47,7 +47,7 @@ class _Bisecting:
         entry: the same with the rows that were stored meanwhile.
         attempt: the trial that runs; None: the next one is due.
         search: once all rows are stored.
-        refusal: why it can't be carried out; empty: it goes on.
+        refusal: why it can't be carried out; empty: it continues.
         untried: the outputs that could only prepare a trial.
         interrupted: how many trials in a row had no result.
     """
@@ -63,12 +63,14 @@ class _Bisecting:
 
     @property
     def missing(self) -> Mapping[str, Json]:
-        """The definitions of the spouts whose rows are to be stored."""
+        """The definitions of the spouts with rows that must still be stored."""
         return {spout: each for spout, each in self.entry.definition.items() if spout not in self.entry.stored}
 
     @property
     def is_over(self) -> bool:
         """Whether there is a result."""
+        if self.wish.action is Action.ROWS:
+            return bool(self.refusal) or not self.missing
         return bool(self.refusal) or (self.search is not None and self.search.trial is None)
 
     def take(self, *, fails: bool) -> None:
@@ -103,12 +105,12 @@ class BisectDesk:
     _trials: int = field(default=0, init=False)
 
     def events(self) -> Iterator[Wished]:
-        """Yield what becomes of wishes: refused at once, or carried out."""
+        """Yield the outcomes of wishes: refused at once, or carried out."""
         if (running := self._running) is not None:
             running.refusal = running.refusal or self.rules.refusal(running.wish)  # it may be released meanwhile
             if running.is_over and running.attempt is None:
                 yield self._result(running)
-        for wish in [each for each in self.wishes.waiting if each.action is Action.BISECT]:
+        for wish in [each for each in self.wishes.waiting if each.action in (Action.BISECT, Action.ROWS)]:
             if self._running is not None and self._running.wish == wish:
                 continue
             if refusal := self.rules.refusal(wish):
@@ -162,7 +164,7 @@ class BisectDesk:
         return running.attempt is None
 
     def _check_stored(self, running: _Bisecting, message: Fingerprinted) -> None:
-        """Check that the stored rows are those that were parked."""
+        """Check that the stored rows are the parked ones."""
         known = running.listed.fingerprints.get(message.spout)
         try:
             if running.search is None and known is not None:
@@ -178,15 +180,16 @@ class BisectDesk:
     def _begin(self, wish: Wish) -> None:
         entry = self.rules.admission.machine.parked.entry(wish.txids[0])
         assert entry is not None, our_bug(f"{wish} is carried out, and refused")
-        log.info("topology %s: transaction %d is bisected", self.wishes.topology, entry.txid)
         self._running = _Bisecting(wish, entry, entry)
 
     def _result(self, running: _Bisecting) -> Wished:
         self._running = None
         self.wishes.decide(running.wish)
         txid, search = running.listed.txid, running.search
-        if running.refusal or search is None:
+        if running.refusal:
             return Wished(running.wish, running.refusal)
+        if search is None:
+            return Wished(running.wish, stored=running.entry)
         if search.found:
             split = Split(running.entry, running.positions(search.found))
             log.warning("topology %s: of transaction %d fail %s", self.wishes.topology, txid, _shown(split.found))

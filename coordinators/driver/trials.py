@@ -15,7 +15,7 @@ from coordinators.values.attempt import TransactionAttempt
 
 @define
 class Trials:
-    """Carries out what `BisectDesk` decides.
+    """Carries out the decisions of `BisectDesk`.
 
     Attributes:
         open: begins a phase of an attempt; returns an edge for each of its consumers.
@@ -32,7 +32,7 @@ class Trials:
             self.streams.emit_batch(evolve(batch, edges=self.open(batch.attempt, StreamId.BATCH)))
 
     def processed(self, attempt: TransactionAttempt) -> None:
-        """Let the outputs commit what they have prepared, and undo it."""
+        """Let the outputs commit the trial, and undo it; if it has only stored rows, end it."""
         if not self.desk.is_running(attempt):
             return
         if self.desk.is_processed():
@@ -41,7 +41,7 @@ class Trials:
             self.streams.try_commit(attempt)
 
     def take(self, message: TrialMessage) -> None:
-        """Take what is said about a trial; late messages change nothing."""
+        """Take a message about a trial; a late one changes nothing."""
         if self.desk.is_running(message.attempt) and self.desk.take(message):
             self._end(message.attempt)
 

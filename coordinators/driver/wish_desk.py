@@ -31,7 +31,7 @@ class WishDesk:
         changed: called by the store, on any thread, when an operator may have stored a wish.
         is_due: whether there may be wishes that were not read yet.
         waiting: the `LASTING` wishes that were not decided yet.
-        decided: those that were decided since the last look; the store may still have them.
+        decided: the ones decided since the last look; the store may still have them.
     """
 
     topology: str

@@ -94,6 +94,8 @@ def parked_after(before: StoreRecord, wished: Wished) -> ParkedList:
             return parked.drop(wished.wish.txids)
         case Action.BISECT if wished.split is not None:
             return parked.split(wished.split)
+        case Action.ROWS if wished.stored is not None:
+            return parked.replaced(wished.stored)
     return parked
 
 

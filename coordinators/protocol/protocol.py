@@ -24,7 +24,7 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from coordinators.record.parking import NOTHING_PARKED, ParkedList, Parking, Split
+from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList, Parking, Split
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing, Wish
 from coordinators.values.attempt import TransactionAttempt
 
@@ -94,12 +94,14 @@ class Wished:
         refusal: why it can't be carried out; empty: it can.
         parking: for a wish to park that can be carried out, how the lowest transaction is parked.
         split: for a wish to bisect that was carried out, the rows that fail.
+        stored: for a wish to see rows, the parked transaction, all rows of which are stored.
     """
 
     wish: Wish
     refusal: str = ""
     parking: Parking | None = None
     split: Split | None = None
+    stored: Parked | None = None
 
 
 Event = Ticked | PhaseAcked | AttemptFailed | Stopping | ParkWanted | RowsWanted | Wished

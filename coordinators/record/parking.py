@@ -283,7 +283,7 @@ class ParkedList:
     def bind(self, txid: int) -> ParkedList:
         """Return the list after the new transaction ``txid`` has begun: it releases the first that waits, if any."""
         first = self.waiting
-        return self if first is None else self._with(evolve(first, released_as=txid))
+        return self if first is None else self.replaced(evolve(first, released_as=txid))
 
     def split(self, split: Split) -> ParkedList:
         """Return the list with the parts of a transaction in the place of its entry."""
@@ -291,7 +291,7 @@ class ParkedList:
         rest = split.rest(1 + max(each.part for each in self.entries if each.txid == txid))
         parts = [each for each in (split.failing, rest) if each is not None]
         split.ensure_whole(parts)
-        return reduce(ParkedList._with, parts, self)
+        return reduce(ParkedList.replaced, parts, self)
 
     def park(self, parking: Parking) -> ParkedList:
         """Return the list after it was decided to park; the entry stays where it is until the transaction closes."""
@@ -300,13 +300,14 @@ class ParkedList:
     def close(self, txid: int) -> ParkedList:
         """Return the list after ``txid`` was closed: it is on the list if it was parked, and off it if it released."""
         if self.parking is not None and self.parking.txid == txid:
-            return evolve(self._with(self.parking.entry), parking=None)
+            return evolve(self.replaced(self.parking.entry), parking=None)
         released = self.released_in(txid)
         if released is None:
             return self
         return evolve(self, entries=tuple(each for each in self.entries if _place(each) != _place(released)))
 
-    def _with(self, entry: Parked) -> ParkedList:
+    def replaced(self, entry: Parked) -> ParkedList:
+        """Return the list with ``entry`` in the place of this part of its transaction, if any."""
         others = [each for each in self.entries if _place(each) != _place(entry)]
         return evolve(self, entries=tuple(sorted([*others, entry], key=_place)))
 

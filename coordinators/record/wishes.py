@@ -52,11 +52,14 @@ class Action(StrEnum):
     BISECT = "bisect"
     """Find the rows of a parked transaction that fail: they stay parked, and the others are released."""
 
+    ROWS = "rows"
+    """Store the rows of a parked transaction, so that they can be looked at."""
+
     RETRY = "retry"
     """Try a failed transaction now, with a new count of failures."""
 
 
-LASTING = (Action.PARK, Action.BISECT)
+LASTING = (Action.PARK, Action.BISECT, Action.ROWS)
 """The wishes that wait in the leader until they can be carried out, or have been."""
 
 

@@ -170,7 +170,7 @@ def plan_parking(world: World, chance: random.Random) -> bool:
         world.nemesis("park", chance.uniform(0.0, FAULTY_SECONDS), chance.choice([0, 0, 1, 3]))
     for _ in range(chance.choice([0, 1, 3])):
         action = chance.choice(
-            [Action.RELEASE, Action.RELEASE, Action.SKIP, Action.RETRY, Action.BISECT, Action.BISECT]
+            [Action.RELEASE, Action.RELEASE, Action.SKIP, Action.RETRY, Action.ROWS, Action.BISECT, Action.BISECT]
         )
         world.nemesis("mend", chance.uniform(0.0, FAULTY_SECONDS), action)
     return True

@@ -237,7 +237,7 @@ class World:
         parked = self.oracle.record.parked.entries if self.oracle.record else ()
         if action is Action.RELEASE:
             self.on_wish(action)
-        elif parked and action in (Action.SKIP, Action.BISECT):
+        elif parked and action in (Action.SKIP, Action.BISECT, Action.ROWS):
             self.on_wish(action, parked[0].txid)
         elif action is Action.RETRY:
             self.on_wish(action)

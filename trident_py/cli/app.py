@@ -30,7 +30,7 @@ COMMANDS = {
     "run": "run a topology until it is interrupted",
     "demo": "count the words of Python's own standard library",
     "status": "show the state and the leader of one topology, or of all",
-    "tx": "list the transactions of a topology, show one, or park, release, skip, bisect or retry it",
+    "tx": "list the transactions of a topology, show one or its rows, or park, release, skip, bisect or retry it",
     "watch": "show the transactions of a running topology as they happen",
     "script": "play a protocol trace",
     "doctor": "check that all requirements are installed and work",
@@ -292,10 +292,10 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
     tx.add_argument("name", metavar="NAME", type=_text, help="the topology")
     tx.add_argument(
         "action",
-        choices=("list", "show", *MENDING),
+        choices=("list", "show", "rows", *MENDING),
         help="list the last transactions, or show one. Park leaves one out until its release. Release processes parked "
         "ones again. Skip never counts them. Bisect finds the rows of a parked one that fail, and releases the others. "
-        "Retry tries one at once",
+        "Rows shows the rows of a parked one. Retry tries one at once",
     )
     tx.add_argument("txids", metavar="TXID", type=_positive, nargs="*", help="the transactions; list takes none")
     tx.add_argument("--all", action="store_true", help="release all parked transactions")
@@ -303,6 +303,11 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
     _add_timeout_option(tx)
     _add_last_option(tx)
     tx.add_argument("--failed", action="store_true", help="list only transactions with a failed attempt")
+    tx.add_argument("--parquet", metavar="FILE", type=Path, help="write the rows of one spout to FILE (rows)")
+    tx.add_argument("--spout", metavar="NAME", type=_text, help="only the rows of this spout (rows)")
+    tx.add_argument(
+        "--parked-dir", metavar="DIRECTORY", type=Path, help="the topology's parked_dir, if it has one (rows)"
+    )
 
 
 def _add_watch_options(watch: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""``trident tx NAME list|show|park|release|skip|bisect|retry``: shows a topology's transactions, and mends them."""
+"""``trident tx NAME ACTION``: shows the transactions of a topology and their rows, and mends them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from coordinators.record.parking import Parked
 from coordinators.record.wishes import Action, Wish
 from coordinators.values.error_text import counted, safe_text
 from coordinators.values.errors import TridentError
+from trident_py.cli import rows
 from trident_py.cli.coordination import existing
 from trident_py.cli.failing import clock_text, local_time
 from trident_py.cli.terminal import json_text
@@ -43,6 +44,8 @@ STYLES = {
 def run(arguments: Namespace) -> int:
     """List the last transactions, show one, or send a command to the leader; return 1 if that isn't possible."""
     _check(arguments)
+    if arguments.action == "rows":
+        return rows.run(arguments, user_name())
     if arguments.action not in ("list", "show"):
         return _mend(arguments)
     parked = _parked(arguments)
@@ -68,6 +71,7 @@ def _check(arguments: Namespace) -> None:
     takes = {
         "list": (0, 0, "trident tx NAME list takes no transaction; show TXID shows one"),
         "show": (1, 1, "trident tx NAME show TXID shows one transaction, trident tx NAME list the last ones"),
+        "rows": (1, 1, "trident tx NAME rows TXID shows the rows of one parked transaction"),
         "park": (1, 1, "trident tx NAME park TXID parks one transaction"),
         "release": (
             0 if arguments.all else 1,
@@ -120,7 +124,7 @@ def parked_lines(parked: Sequence[Parked]) -> Iterator[str]:
         why = f": {each.reason}" if each.reason else ""
         yield f"transaction {each.txid} {state}, since {clock_text(local_time(each.since), now)}, by {each.by}{why}"
         for spout, stored in each.stored.items():
-            yield f"  {counted(stored.rows, 'row')} of spout {spout!r} in {stored.file}, written on {stored.host}"
+            yield f"  {counted(stored.count, 'row')} of spout {spout!r} in {stored.file}, written on {stored.host}"
         if each.error:
             first, _, _ = each.error.partition("\n")
             yield f"  {counted(each.attempts, 'failure')}, the last: {first}"

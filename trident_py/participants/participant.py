@@ -146,7 +146,7 @@ class Participant(ABC):
         """
 
     def try_commit(self, tx: SinkTransaction, receipt: Any) -> bool:
-        """Do all that a commit of ``tx`` does, and undo it; return false if that is impossible here.
+        """Commit ``tx``, a trial, and undo that; return false if that is impossible here.
 
         If it has a table, the caller has begun a transaction of its database, and rolls it back.
         """

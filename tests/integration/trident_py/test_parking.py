@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from attrs import define, field
 from deltalake import DeltaTable
@@ -34,7 +35,7 @@ from trident_py import (
     TridentQuery,
     TridentTopology,
 )
-from trident_py.cli import main, tx, wish
+from trident_py.cli import main, rows, tx, wish
 from trident_py.errors import TridentError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.testing import LocalCoordination
@@ -228,15 +229,22 @@ def test_the_command_line_shows_what_is_parked_and_releases_it(
 
     monkeypatch.setattr(tx, "existing", existing)
     monkeypatch.setattr(wish, "existing", existing)
+    monkeypatch.setattr(rows, "existing", existing)
     topology = TridentTopology("told")
     numbers(topology, mended).persistent_aggregate(SQLiteState(tmp_path / "t.db", table="total"), Sum("n"), "total")
     history = tmp_path / "history.db"
-    with topology.start(config(on_poison="park", history=history), coordination=coordination) as query:
+    with topology.start(
+        config(on_poison="park", history=history, state_dir=tmp_path), coordination=coordination
+    ) as query:
         query.process_all_available(PATIENCE_SECONDS)
 
         def told(*words: str, status: int = 0) -> str:
             assert main(["tx", "told", *words, "--state-dir", str(tmp_path)]) == status
             return capsys.readouterr().out
+
+        def refused(*words: str) -> str:
+            assert main(["tx", "told", *words, "--state-dir", str(tmp_path)]) == 1
+            return capsys.readouterr().err
 
         listing = ["tx", "told", "list", "--state-dir", str(tmp_path)]
         until(lambda: main(listing) == 0 and "committed" in capsys.readouterr().out)  # the history is written later
@@ -245,6 +253,15 @@ def test_the_command_line_shows_what_is_parked_and_releases_it(
         assert [each["outcome"] for each in shown["attempts"]] == ["failed", "failed", "parked"]
         assert "2 failures, the last: ValueError: 4 is bad" in told("show", "2")
         assert "topology 'told': transaction 7 is not parked; nothing was changed" in told("skip", "7", status=1)
+        assert "is not parked, and only of a parked one are rows kept" in refused("rows", "1")
+        assert "spout 'numbers', 2 rows:" in told("rows", "2")
+        given = json.loads(told("rows", "2", "--json"))
+        assert given == [{"spout": "numbers", "rows": [{"_position": 0, "n": 3}, {"_position": 1, "n": BAD}]}]
+        found = told("bisect", "2")
+        assert "fails in transaction 2, and stays parked: row 1 of spout 'numbers' (positions from 0)." in found
+        query.process_all_available(PATIENCE_SECONDS)
+        assert "2 rows" not in told("rows", "2", "--parquet", str(tmp_path / "bad.parquet"))
+        assert pq.read_table(tmp_path / "bad.parquet")["n"].to_pylist() == [BAD]
         mended.touch()
         assert "processes transaction 2 again" in told("release", "2")
         query.process_all_available(PATIENCE_SECONDS)

@@ -14,7 +14,9 @@ import pyarrow as pa
 from attrs import frozen
 
 from coordinators.record.parking import StoredRows
+from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import TransactionAttempt
+from trident_py.interfaces.config import TridentConfig
 from trident_py.sinks.files.local_path import make_directory, sync
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,12 @@ class ParkedRows:
     topology: str
     owner: str
     directory: Path
+
+    @classmethod
+    def of(cls, topology: TopologyIdentity, config: TridentConfig) -> ParkedRows:
+        """Return the files of ``topology`` at the place that ``config`` names."""
+        directory = (config.parked_dir or config.state_dir) / f"{topology.name}-parked"
+        return cls(topology.name, topology.uuid, directory)
 
     def store(self, attempt: TransactionAttempt, spout: str, rows: pa.Table) -> StoredRows:
         """Write the rows that ``spout`` emitted in ``attempt`` to the disk."""

@@ -7,7 +7,6 @@ for the data plane, checks states against the record, and derives the settings o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql.types import StructType
@@ -202,11 +201,6 @@ def _gives_again(spout: ITridentSpout[Any]) -> bool:
     """Return true if ``spout`` emits the same batch from its metadata, even after the success of that batch."""
     is_exact = spout.replay is Replay.EXACT and not isinstance(spout, PartitionedSpoutAdapter)
     return is_exact and spout.gives_again
-
-
-def parked_dir(topology: str, config: TridentConfig) -> Path:
-    """Return the directory for rows of parked transactions."""
-    return (config.parked_dir or config.state_dir) / f"{topology}-parked"
 
 
 def _with_windows(plan: Plan, participants: Sequence[Participant]) -> Iterator[str]:

@@ -139,7 +139,19 @@ def test_a_release_meanwhile_ends_the_search() -> None:
 def test_wishes_that_can_not_be_carried_out_are_refused_at_once() -> None:
     world = with_parked()
     assert refusal(world, Action.BISECT, 2) == "transaction 2 is not parked"
-    assert refusal(world, Action.BISECT) == "one transaction is bisected at a time"
+    assert refusal(world, Action.BISECT) == "one transaction at a time"
+
+
+def test_rows_that_are_wanted_are_stored_and_nothing_is_tried() -> None:
+    world = with_parked()
+    assert wish(world, Action.ROWS, 1) == ["STORE trial-0"]
+    world.run_until_quiet(stored("trial-0"))
+    assert world.processed("trial-0") == ["CANCEL trial-0"]
+    assert [each.stored["lines"].file for each in parked(world)] == ["trial-0"]
+    assert wish(world, Action.ROWS, 1, by="another") == [], "they are stored already"
+    assert outcome(world).refused == ""
+    assert wish(world, Action.RELEASE, 1) == ["BATCH 3:0"]
+    assert world.batches["3:0"].stored["lines"].file == "trial-0"
 
 
 def test_two_wishes_are_carried_out_one_after_the_other() -> None:

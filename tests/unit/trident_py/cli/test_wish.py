@@ -137,6 +137,7 @@ def test_all_of_it_is_there_as_json(coordination: LocalCoordination, capsys: pyt
         "action": "rate",
         "carried_out": True,
         "refused": "",
+        "found": {},
         "waits": False,
         "standing": {"hold": "nothing", "pending": 3},
         "under_way": 1,
