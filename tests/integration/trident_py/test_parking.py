@@ -242,10 +242,6 @@ def test_the_command_line_shows_what_is_parked_and_releases_it(
             assert main(["tx", "told", *words, "--state-dir", str(tmp_path)]) == status
             return capsys.readouterr().out
 
-        def refused(*words: str) -> str:
-            assert main(["tx", "told", *words, "--state-dir", str(tmp_path)]) == 1
-            return capsys.readouterr().err
-
         listing = ["tx", "told", "list", "--state-dir", str(tmp_path)]
         until(lambda: main(listing) == 0 and "committed" in capsys.readouterr().out)  # the history is written later
         assert "transaction 2 is parked, since " in told("list")
@@ -253,7 +249,38 @@ def test_the_command_line_shows_what_is_parked_and_releases_it(
         assert [each["outcome"] for each in shown["attempts"]] == ["failed", "failed", "parked"]
         assert "2 failures, the last: ValueError: 4 is bad" in told("show", "2")
         assert "topology 'told': transaction 7 is not parked; nothing was changed" in told("skip", "7", status=1)
-        assert "is not parked, and only of a parked one are rows kept" in refused("rows", "1")
+        mended.touch()
+        assert "processes transaction 2 again" in told("release", "2")
+        query.process_all_available(PATIENCE_SECONDS)
+        assert "is parked" not in told("list")
+        assert "tries the lowest transaction at once" in told("retry")
+    assert select(tmp_path / "t.db", "SELECT total FROM total") == [(36,)]
+
+
+def test_the_command_line_shows_the_rows_that_are_parked_and_finds_those_that_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coordination = LocalCoordination()
+
+    @contextmanager
+    def existing(_: object) -> Iterator[LocalCoordination]:
+        yield coordination
+
+    monkeypatch.setattr(rows, "existing", existing)
+    monkeypatch.setattr(wish, "existing", existing)
+    topology = TridentTopology("told")
+    numbers(topology, tmp_path / "never").persistent_aggregate(
+        SQLiteState(tmp_path / "t.db", table="total"), Sum("n"), "total"
+    )
+
+    def told(*words: str, status: int = 0) -> str:
+        assert main(["tx", "told", *words, "--state-dir", str(tmp_path)]) == status
+        said = capsys.readouterr()
+        return said.err if status else said.out
+
+    with topology.start(config(on_poison="park", state_dir=tmp_path), coordination=coordination) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+        assert "is not parked, and only of a parked one are rows kept" in told("rows", "1", status=1)
         assert "spout 'numbers', 2 rows:" in told("rows", "2")
         given = json.loads(told("rows", "2", "--json"))
         assert given == [{"spout": "numbers", "rows": [{"_position": 0, "n": 3}, {"_position": 1, "n": BAD}]}]
@@ -262,12 +289,6 @@ def test_the_command_line_shows_what_is_parked_and_releases_it(
         query.process_all_available(PATIENCE_SECONDS)
         assert "2 rows" not in told("rows", "2", "--parquet", str(tmp_path / "bad.parquet"))
         assert pq.read_table(tmp_path / "bad.parquet")["n"].to_pylist() == [BAD]
-        mended.touch()
-        assert "processes transaction 2 again" in told("release", "2")
-        query.process_all_available(PATIENCE_SECONDS)
-        assert "is parked" not in told("list")
-        assert "tries the lowest transaction at once" in told("retry")
-    assert select(tmp_path / "t.db", "SELECT total FROM total") == [(36,)]
 
 
 @pytest.mark.parametrize("words", [["park"], ["release"], ["release", "1", "--all"], ["skip"], ["list", "--all"]])

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from attrs import evolve
 
-from coordinators.values.errors import located
+from coordinators.values.errors import located, our_bug
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states.fenced import Fence, StateHeader
@@ -129,6 +129,8 @@ class FencedTable:
 
     def _commit(self, tx: SinkTransaction) -> None:
         """Commit the open transaction, or leave that to the enclosing transaction."""
+        if tx.attempt.is_trial and self.commit_link.around is None:
+            raise AssertionError(our_bug(f"{tx.attempt} would be committed"))
         try:
             self.commit_link.commit()
         except AnswerLostError as error:

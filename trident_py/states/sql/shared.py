@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from coordinators.values.errors import our_bug
 from trident_py.errors import StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.states.sql.dialect import AnswerLostError, Connection, Link
@@ -81,10 +82,11 @@ class SharedTransaction:
     """
 
     def __init__(self, tables: Sequence[FencedTable]) -> None:
-        """Take ``tables``, which are of one database and recovered; `join` lets them commit together from now on."""
+        """Take ``tables``, which are of one database and recovered; `join` lets several commit together from now on."""
         self.tables = tuple(sorted(tables, key=lambda table: table.place))
         self._first = self.tables[0]
-        self._link = SharedLink(self._first.commit_link.standing_for([table.commit_link for table in self.tables[1:]]))
+        own, *others = (table.commit_link for table in self.tables)
+        self._link = SharedLink(own.standing_for(others) if others else own)
 
     def join(self) -> None:
         """Let the tables commit in this transaction only."""
@@ -142,6 +144,8 @@ class SharedTransaction:
             table.locked_header(connection, tx).fence.check_leader(tx, table.shown)
 
     def _land(self, tx: SinkTransaction) -> None:
+        if tx.attempt.is_trial:
+            raise AssertionError(our_bug(f"{tx.attempt} would be committed"))
         try:
             self._link.land()
         except AnswerLostError as error:
