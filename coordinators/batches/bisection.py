@@ -38,12 +38,14 @@ class Bisection:
 
     Attributes:
         rows: how many there are.
+        known: rows that are known to fail, each alone.
         trial: the rows to try next; None: the search is over.
         trials: how many trials were made.
         found: the rows of all causes so far. Once the search is over, the others pass.
     """
 
     rows: int
+    known: Rows = ()
     trial: Rows | None = field(default=None, init=False)
     trials: int = field(default=0, init=False)
     found: Rows = field(default=(), init=False)
@@ -57,8 +59,11 @@ class Bisection:
     _high: int = field(default=0, init=False)  # so many fail, as far as is known
 
     def __attrs_post_init__(self) -> None:
-        self._left = tuple(range(self.rows))
-        self._search(self._left, self._passing)
+        self._left, self._needed = tuple(range(self.rows)), self.known
+        if self.known:
+            self._end_cause()
+        else:
+            self._search(self._left, self._passing)
 
     def take(self, *, fails: bool) -> None:
         """Take the answer of the trial."""
@@ -119,7 +124,7 @@ class Bisection:
         gone = {*self.found, *self._needed}
         self.found = tuple(sorted(gone))
         self._left = tuple(row for row in self._left if row not in gone)
-        self._passing -= len(self._needed) - 1
+        self._passing = max(0, self._passing - len(self._needed) + 1)
         if self._left:
             self._ask(Question.OTHERS, self._left)
         else:

@@ -29,6 +29,8 @@ class Batch:
             is not. No branch runs for an empty attempt, and outputs change nothing but their token.
         stores: whether the spouts in ``metadata`` emit all the same, and their rows are stored. `RowsStored` is posted
             for each.
+        sieves: whether no output prepares anything, and the rows that make a row function raise are found. `RowsFailed`
+            is posted for each branch and spout that has some.
         stored: by spout, the stored rows of a parked transaction that is released; these spouts don't emit.
     """
 
@@ -39,6 +41,7 @@ class Batch:
     edges: Sequence[int]
     parks: int | None = None
     stores: bool = False
+    sieves: bool = False
     stored: Mapping[str, StoredRows] = field(factory=dict)
 
 

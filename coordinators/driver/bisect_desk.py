@@ -19,7 +19,15 @@ from coordinators.batches.definitions import check_same
 from coordinators.batches.parking_rules import ParkingRules
 from coordinators.driver.batch_streams import Batch
 from coordinators.driver.wish_desk import WishDesk
-from coordinators.protocol.messages import Failed, FailureKind, Fingerprinted, OffsetsResolved, RowsStored, TrialPassed
+from coordinators.protocol.messages import (
+    Failed,
+    FailureKind,
+    Fingerprinted,
+    OffsetsResolved,
+    RowsFailed,
+    RowsStored,
+    TrialPassed,
+)
 from coordinators.protocol.protocol import Wished
 from coordinators.record.parking import Parked, Split
 from coordinators.record.wishes import Action, Wish
@@ -30,7 +38,7 @@ from coordinators.values.errors import SpoutError, our_bug
 
 log = logging.getLogger(__name__)
 
-TrialMessage: TypeAlias = Failed | Fingerprinted | OffsetsResolved | RowsStored | TrialPassed
+TrialMessage: TypeAlias = Failed | Fingerprinted | OffsetsResolved | RowsFailed | RowsStored | TrialPassed
 """A message about a trial."""
 
 INTERRUPTED_MAX = 10
@@ -45,6 +53,7 @@ class _Bisecting:
         wish: that is carried out.
         listed: the entry, as the list has it.
         entry: the same with the rows that were stored meanwhile.
+        raising: the rows that make a row function raise; None: it is not known yet.
         attempt: the trial that runs; None: the next one is due.
         search: once all rows are stored.
         refusal: why it can't be carried out; empty: it continues.
@@ -56,6 +65,7 @@ class _Bisecting:
     listed: Parked
     entry: Parked
     attempt: TransactionAttempt | None = None
+    raising: set[int] | None = None
     search: Bisection | None = None
     refusal: str = ""
     untried: tuple[str, ...] = ()
@@ -84,6 +94,11 @@ class _Bisecting:
         self.attempt, self.interrupted = None, self.interrupted + 1
         if is_final or self.interrupted >= INTERRUPTED_MAX:
             self.refusal = f"it could not be tried: {error_text(cause)}"
+
+    def sieve(self, spout: str, rows: Rows) -> None:
+        """Add rows of ``spout`` that make a row function raise."""
+        first = sum(stored.count for name, stored in self.entry.stored.items() if name < spout)
+        self.raising = {*(self.raising or ()), *(first + row for row in rows)}
 
     def positions(self, rows: Rows) -> dict[str, tuple[int, ...]]:
         """Return rows of the search as positions in the files, by spout."""
@@ -130,7 +145,10 @@ class BisectDesk:
         batch = Batch(attempt=attempt, number=entry.number, metadata=entry.definition, time=time, edges=())
         if running.missing:
             return evolve(batch, metadata=running.missing, parks=attempt.attempt_id, stores=True)
-        running.search = running.search or Bisection(entry.rows)
+        if running.raising is None:
+            running.raising = set()
+            return evolve(batch, stored=entry.stored, sieves=True)
+        running.search = running.search or Bisection(entry.rows, tuple(sorted(running.raising)))
         places = running.positions(running.search.trial or ())
         stored = {spout: each.keeping(places[spout]) for spout, each in entry.stored.items()}
         return evolve(batch, stored=stored)
@@ -140,7 +158,7 @@ class BisectDesk:
         return self._running is not None and self._running.attempt == attempt
 
     def is_processed(self) -> bool:
-        """Take that the trial is processed; return true if it is over, because it has only stored rows."""
+        """Take that the trial is processed; return true if it is over, because no output has prepared anything."""
         running = self._live
         if running.search is None:
             running.attempt = None
@@ -152,6 +170,8 @@ class BisectDesk:
         match message:
             case RowsStored(_, spout, stored):
                 running.entry = evolve(running.entry, stored={**running.entry.stored, spout: stored})
+            case RowsFailed(_, spout, rows):
+                running.sieve(spout, rows)
             case Fingerprinted():
                 self._check_stored(running, message)
             case TrialPassed(_, untried):

@@ -48,6 +48,7 @@ from coordinators.protocol.messages import (
     OffsetsResolved,
     OutputsAnswered,
     Reported,
+    RowsFailed,
     RowsStored,
     StopRequested,
     SuccessDelivered,
@@ -285,12 +286,12 @@ class CoordinatorDriver:
             yield from self._take(message, now)
 
     def _take_request(
-        self, message: Request | StopRequested | OutputsAnswered | RowsStored | TrialPassed
+        self, message: Request | StopRequested | OutputsAnswered | RowsFailed | RowsStored | TrialPassed
     ) -> Iterable[Event]:
         match message:
             case OutputsAnswered():
                 return self.parking.answered(message, self._wall)
-            case TrialPassed() | RowsStored(attempt=TransactionAttempt(is_trial=True)):
+            case TrialPassed() | RowsFailed() | RowsStored(attempt=TransactionAttempt(is_trial=True)):
                 self.trials.take(message)
                 return ()
             case RowsStored(attempt):

@@ -158,6 +158,19 @@ class RowsStored:
 
 
 @frozen
+class RowsFailed:
+    """These rows of ``spout`` make a row function raise; posted before the job that has found them is acked.
+
+    Attributes:
+        rows: their positions among the rows that ``spout`` emitted in ``attempt``.
+    """
+
+    attempt: TransactionAttempt
+    spout: str
+    rows: tuple[int, ...]
+
+
+@frozen
 class TrialPassed:
     """``attempt``, which is a trial, could have been committed: its outputs have done it, and undone it.
 
@@ -238,6 +251,7 @@ Message = (
     | PauseRequested
     | Reported
     | ResumeRequested
+    | RowsFailed
     | RowsStored
     | StopRequested
     | SuccessDelivered

@@ -131,7 +131,7 @@ SCOPES = {
         Scope("parked, a user's state: a kill", {PARK: 1, "kill": 1}, stores=(UNDO, StoreKind.UNFENCED), **SINGLE),
         Scope("parked by policy: a crash at any step", {"crash at a step": 1}, poison=1, parks=True, **SINGLE),
         Scope("bisected: a kill", {BISECT: 1, "kill": 1}, poison=1, parks=True, **BISECTED),
-        Scope("bisected and released", {BISECT: 1, RELEASE: 1}, poison=1, parks=True, **BISECTED),
+        Scope("bisected and released", {BISECT: 1, RELEASE: 1}, poison=1, parks=True, shares=True, **BISECTED),
         Scope("parked, learned: a crash at any step", {PARK: 1, "crash at a step": 1}, learns=True, **SINGLE),
         Scope("parked and released, learned: a kill", {PARK: 1, RELEASE: 1, "kill": 1}, learns=True, **SINGLE),
         Scope("parked and released, opaque", {PARK: 1, RELEASE: 1}, exact=False, learns=True, **SINGLE),

@@ -232,7 +232,8 @@ def _plane(process: Process) -> Any:
 
 def _executor(executor: TridentBoltExecutor) -> Any:
     return (
-        f"{executor.attempt} {executor.batch.parks} {executor.batch.stores} {executor.batch.stored}",
+        f"{executor.attempt} {executor.batch.parks} {executor.batch.stores} {executor.batch.sieves}",
+        str(executor.batch.stored),
         tuple(sorted(executor.emitting)),
         tuple(sorted(executor.waiting)),
         str(sorted(map(str, executor.jobs))),

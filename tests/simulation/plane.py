@@ -22,6 +22,7 @@ from coordinators.protocol.messages import (
     Message,
     OffsetsResolved,
     Reported,
+    RowsFailed,
     RowsStored,
 )
 from coordinators.protocol.protocol import StreamId
@@ -334,11 +335,23 @@ class Plane:
         chance = self.process.world.chance
         if job in self.cancelled and not chance.happens("job goes on"):
             self._job_failed(job, FailureKind.INTERRUPTED)
+        elif job.sieves:
+            self._sieve(job, members[0])
         elif self._poisoned(job, members) or (chance.happens("job fails") and not job.attempts[0].is_trial):
             self._fail_job(job, members)
         else:
             others = members if self.process.world.has("rows apart") else (*members[1:], *members[:1])
             self._end_job(job, members, others)
+
+    def _sieve(self, job: Job, member: JobMember) -> None:
+        """Where transactions share jobs, it is a row function that the bad rows make raise."""
+        told: list[Message] = []
+        for spout, given in member.inputs.items():
+            bad = [n for n, row in enumerate(given.batch) if self._is_poison(member.attempt, (row,))]
+            if bad and self.process.world.shares:
+                told.append(RowsFailed(member.attempt, spout, tuple(bad)))
+            told.append(Acked(member.attempt, StreamId.BATCH, given.edge))
+        self.report(JobDone(job, [Processed(None, told)]))
 
     def _poisoned(self, job: Job, members: Sequence[JobMember]) -> list[int]:
         """The transactions that make a job fail."""

@@ -25,6 +25,7 @@ from trident_py.interfaces.spouts import ITridentSpout
 from trident_py.spark.frames import DeferredScan, empty_frame
 from trident_py.spouts.adapting import as_trident_spout
 from trident_py.worker.counters import building, counting_at
+from trident_py.worker.pipeline import RowPipeline
 
 
 def placed(graph: Graph, node: Node) -> OutputPlace | None:
@@ -127,6 +128,23 @@ class Branch:
         }
         return _built(self.end, given, batch_id, ask).native()
 
+    def row_functions(self) -> dict[str, list[RowPipeline]]:
+        """Return the row functions before everything else, of each path, by the spout at which it begins."""
+        found: dict[str, list[RowPipeline]] = {}
+        for path in _paths(self.end):
+            source, *after = path
+            if not isinstance(source.operation, Source):
+                continue
+            rows = RowPipeline(source.operation.schema)
+            for node in after:
+                more = node.operation.fused(rows) if len(node.inputs) == 1 else None
+                if more is None:
+                    break
+                rows = more
+            if rows.steps:
+                found.setdefault(source.operation.tx_id, []).append(rows)
+        return found
+
     @property
     def rereads(self) -> frozenset[str]:
         """The spouts that it reads more than once, because several paths from one spout meet in a merge or join."""
@@ -137,6 +155,12 @@ class Branch:
     def reads_all(self) -> bool:
         """Whether it certainly reads every row; the user's ``transform`` may have a ``limit``."""
         return all(node.operation.reads_all for node in self.end.ancestry)
+
+
+def _paths(node: Node) -> list[list[Node]]:
+    """Return the paths to ``node``, each from a node without inputs."""
+    before = [path for each in node.inputs for path in _paths(each)]
+    return [[*path, node] for path in before] or [[node]]
 
 
 @frozen

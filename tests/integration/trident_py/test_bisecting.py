@@ -90,9 +90,7 @@ def test_the_rows_that_fail_stay_parked_and_all_others_count_once(tmp_path: Path
 def test_states_sinks_and_new_values_agree_on_the_rows_that_fail(spark: SparkSession, tmp_path: Path) -> None:
     database, mended = tmp_path / "all.db", tmp_path / "mended"
     topology = TridentTopology("agreeing")
-    stream = topology.new_stream("numbers", rows_upto(6, 2)).map(
-        Fails(frozenset({4}), mended), "n bigint, kind string"
-    )
+    stream = topology.new_stream("numbers", rows_upto(6, 2)).map(Fails(frozenset({4}), mended), "n bigint, kind string")
     total(stream, database)
     counts = stream.group_by("kind").persistent_aggregate(SQLiteState(database, table="counts"), Count(), "n")
     stream.name("files").write_to(FileSink(tmp_path / "files", format="json"))

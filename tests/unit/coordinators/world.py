@@ -126,6 +126,7 @@ class World:
     def emit_batch(self, batch: Batch) -> None:
         attempt = batch.attempt
         kind = "STORE" if batch.stores else "BATCH" if batch.parks is None else "EMPTY"
+        kind = "SIEVE" if batch.sieves else kind
         self.said.append(f"{kind} {attempt}")
         self.batches[str(attempt)] = batch
         self.numbers[attempt.txid] = batch.number

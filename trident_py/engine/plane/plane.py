@@ -349,7 +349,7 @@ class DataPlane:
             executor.waiting.add(branch)
             yield from self._run(self._batcher.add(branch, executor.attempt, executor.rows))
         else:
-            yield from self._run(Job(branch, (executor.attempt,)))
+            yield from self._run(Job(branch, (executor.attempt,), sieves=executor.batch.sieves))
 
     def _run(self, job: Job | None) -> Iterator[Instruction]:
         if job is None:

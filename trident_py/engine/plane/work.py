@@ -68,11 +68,13 @@ class Job:
 
     Attributes:
         is_shared: whether it is a job for small batches, of one or more attempts.
+        sieves: whether it only finds the rows that make a row function raise.
     """
 
     branch: int
     attempts: tuple[TransactionAttempt, ...]
     is_shared: bool = False
+    sieves: bool = False
 
 
 @frozen

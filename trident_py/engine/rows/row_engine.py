@@ -20,7 +20,7 @@ from trident_py.engine.plane.emitted import EmittedBatch, ReadRows, ReportedOffs
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.reading import SplitRead, as_declared
 from trident_py.engine.plane.work import Job, JobMember, Processed
-from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs
+from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs, sieved
 from trident_py.engine.ports.requests import ByJob
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import NeedsSpark, Node, Operation, RowFlow, Source, travelled
@@ -34,6 +34,7 @@ from trident_py.spark.session import topology_session
 from trident_py.worker.counters import CountScope, building, count_scope, counting_at
 from trident_py.worker.failures import by_spout, classified
 from trident_py.worker.pipeline import Values
+from trident_py.worker.sieve import Sieve, positioned
 
 AskRows: TypeAlias = Callable[[StateQuery, RowFlow], RowFlow]
 """Queries a state: runs the operations before the query, and returns the rows with the answers."""
@@ -152,7 +153,16 @@ class RowJobs(Jobs):
     work: BatchWork
 
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
+        if job.sieves:
+            return [self._sieved(member, job.branch) for member in members]
         return [self._processed(member, job.branch) for member in members]
+
+    def _sieved(self, member: JobMember, index: int) -> Processed:
+        found: dict[str, list[int]] = {}
+        for spout, pipelines in self.work.branches[index].row_functions().items():
+            rows = positioned(member.inputs[spout].batch.table)
+            found[spout] = [row for part in travelled(Sieve(pipelines))(rows.to_batches()) for (row,) in rows_of(part)]
+        return sieved(member, found)
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         with count_scope(CountScope(node=f"reading of {emit.spout}")) as scope:

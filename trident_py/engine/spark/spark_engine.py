@@ -80,6 +80,8 @@ class SparkJobs(Jobs):
         self.shareable = self.together.branches.keys()
 
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
+        if job.sieves:
+            return [self.alone.sieve(members[0], job.branch)]
         if not job.is_shared:
             return [self.alone.process(members[0], job.branch)]
         work, participant = self.alone.work, self.alone.work.participants[job.branch]

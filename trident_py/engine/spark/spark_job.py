@@ -20,7 +20,7 @@ from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.work import JobMember, Processed
-from trident_py.engine.ports.batch_engine import BatchWork
+from trident_py.engine.ports.batch_engine import BatchWork, sieved
 from trident_py.engine.spark.input_frames import frame_of, input_of
 from trident_py.engine.spark.task_reports import Reports
 from trident_py.errors import TopologyError
@@ -32,11 +32,12 @@ from trident_py.planner.plan import Branch
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table
 from trident_py.spark import jobs
-from trident_py.spark.counting import CountingJob, CountingJobs
+from trident_py.spark.counting import CountingJob, CountingJobs, mapped
 from trident_py.spark.frames import DeferredScan, frame_of_rows
 from trident_py.worker.counters import building, counting_at
 from trident_py.worker.failures import task_failures_told
 from trident_py.worker.pipeline import Values
+from trident_py.worker.sieve import FOUND, Sieve, positioned
 
 
 @frozen
@@ -101,6 +102,18 @@ class MicroBatches:
         """Run branch ``index`` of an attempt; return its result. Called on a job thread."""
         again = self.work.participants[index].capabilities.prepares_again
         return self._counting.run(index, lambda counting: self._process(member, index, counting), again=again)
+
+    def sieve(self, member: JobMember, index: int) -> Processed:
+        """Find the rows of an attempt, which are in memory, that make a row function of branch ``index`` raise."""
+        found: dict[str, list[int]] = {}
+        branch, name = self.work.branches[index], self.work.participants[index].name
+        for spout, pipelines in branch.row_functions().items():
+            batch = member.inputs[spout].batch
+            rows, schema = positioned(batch.table), StructType([*batch.schema.fields, *FOUND.fields])
+            with self._named(member.attempt, f"→ {name}"), task_failures_told():
+                frame = frame_of(self.session, EmittedBatch(schema, (rows,)), None)
+                found[spout] = [row for (row,) in rows_of(mapped(frame, Sieve(pipelines), FOUND).toArrow())]
+        return sieved(member, found)
 
     def _process(self, member: JobMember, index: int, counting: CountingJob) -> Processed:
         work, attempt = self.work, member.attempt

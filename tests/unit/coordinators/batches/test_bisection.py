@@ -36,12 +36,13 @@ def test_one_bad_row_is_found_wherever_it_is(rows: int) -> None:
     assert searched(rows, []).found == ()
 
 
-def test_a_million_rows_take_few_trials() -> None:
-    assert searched(1_000_000, alone(777_777)).trials <= 22
-    bad = (0, 5, 77, 4_000, 999_999)
-    search = searched(1_000_000, alone(*bad))
+def test_many_rows_take_few_trials() -> None:
+    rows = 2**16
+    assert searched(rows, alone(55_555)).trials <= 18
+    bad = (0, 5, 77, 4_000, rows - 1)
+    search = searched(rows, alone(*bad))
     assert search.found == bad
-    assert search.trials <= 2 * len(bad) * log2(1_000_000)
+    assert search.trials <= 2 * len(bad) * log2(rows)
 
 
 @given(
@@ -58,6 +59,15 @@ def test_what_is_found_is_needed_and_all_others_pass(case: tuple[int, Causes]) -
     assert not any(cause.isdisjoint(found) for cause in causes), "the others pass"
     within = [cause for cause in causes if cause <= found]
     assert found == frozenset().union(*within), "each row is needed"
+
+
+def test_rows_that_are_known_to_fail_are_tried_no_more() -> None:
+    search = Bisection(10, (2, 5))
+    assert search.trial == (0, 1, 3, 4, 6, 7, 8, 9)
+    search.take(fails=False)
+    assert (search.found, search.trials) == ((2, 5), 1)
+    assert not search.trial
+    assert Bisection(2, (0, 1)).trial is None
 
 
 def test_rows_that_fail_only_together_are_found_together() -> None:
