@@ -105,6 +105,25 @@ class Ledger:
             evolve(each, tokens=each.tokens | {token}) for each in same
         )
 
+    def leaves_out(self, token: CommitToken) -> None:
+        """Record the call of a commit that leaves the transaction out: earlier attempts lose their rows, too."""
+        self._begun.add(token)
+        if token.epoch < self.fence:
+            return
+        left_out = [
+            Outcome(token.txid, frozenset([token]), rows, rows)
+            for each in self.outcomes
+            if (rows := {token.txid - 1: each.rows, token.txid: each.before}.get(each.last)) is not None
+        ]
+        self.outcomes = merged([*self.outcomes, *left_out])
+
+    def left_out(self, token: CommitToken) -> None:
+        """Record that a commit that leaves its transaction out has returned."""
+        if token.epoch >= self.fence:
+            self.outcomes = [
+                each for each in self.outcomes if each.last > token.txid or each.rows == each.before
+            ] or self.outcomes
+
     def answered(self, token: CommitToken) -> None:
         """Record that a commit has returned."""
         if token.epoch >= self.fence:

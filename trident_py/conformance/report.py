@@ -39,6 +39,11 @@ class Rule(StrEnum):
         "fenced",
         "once recover() has returned to a newer leader, nothing that an older one does changes what is there",
     )
+    LEFT_OUT = (
+        "left-out",
+        "if can_park() returns true, no row of the transaction is there after its empty attempt is committed; if it "
+        "returns false, that commit raises",
+    )
     GIVEN_ROWS = "given-rows", "a reader sees the rows that were given, with the values that they were given with"
     COMES_THROUGH = (
         "comes-through",

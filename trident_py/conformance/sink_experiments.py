@@ -109,6 +109,30 @@ def started_again(play: SinkPlay) -> None:
     play.committed(leader, txid + 1)
 
 
+def left_out(play: SinkPlay) -> None:
+    """Leave a transaction out that was never begun, as a parked one whose batch fails in another output."""
+    leader, txid = play.leading(), play.next
+    play.committed(leader, txid)
+    if play.needs.at_least_once or play.can_leave_out(leader, txid + 1) is False:
+        return
+    play.leave_out(txid + 1)
+    play.committed(play.committed(leader, txid + 1), txid + 2)
+    play.look()
+
+
+def left_out_after_its_commit(play: SinkPlay) -> None:
+    """Leave a committed transaction out, because another output can't commit it; or be refused."""
+    leader, txid = play.leading(), play.next
+    play.commit(leader, play.prepared(leader, txid))
+    can = None if play.needs.at_least_once else play.can_leave_out(leader, txid)
+    if can:
+        play.leave_out(txid)
+    elif can is False:
+        play.insist(leader, txid)
+    play.committed(play.committed(leader, txid), txid + 1)
+    play.look()
+
+
 def overtaken(play: SinkPlay) -> None:
     """Pause a new leader in its recovery, while the old one has a prepared transaction."""
     leader, txid = play.leading(), play.next
@@ -174,4 +198,6 @@ EXPERIMENTS: Sequence[Experiment[SinkPlay]] = (
     Experiment(scenario=aborted, focus=every("abort"), resume=during_replay),
     Experiment(scenario=taken_over, focus=every("recover"), resume=during_replay),
     Experiment(scenario=overtaken, focus=every("recover"), resume=after_commit),
+    Experiment(scenario=left_out, focus=lambda calls: every("can_park", "commit")(calls)[1:3]),
+    Experiment(scenario=left_out_after_its_commit, focus=lambda calls: every("can_park", "commit")(calls)[1:3]),
 )

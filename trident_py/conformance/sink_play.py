@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.record.store import TopologyIdentity
@@ -46,7 +46,12 @@ class Needs:
 class SinkSubject(Subject):
     """A user's sink in a child process."""
 
-    threads: Mapping[str, On] = {"prepare": On.OWN, "commit": On.COMMIT, "abort": On.COMMIT}
+    threads: Mapping[str, On] = {
+        "prepare": On.OWN,
+        "commit": On.COMMIT,
+        "abort": On.COMMIT,
+        "can_park": On.COMMIT,
+    }
 
     def __init__(self, make_sink: Callable[[], TransactionalSink[Any]], batches: Batches) -> None:
         self._make, self._batches = make_sink, batches
@@ -71,6 +76,10 @@ class SinkSubject(Subject):
     def commit(self, tx: SinkTransaction) -> None:
         """Commit with the receipt of this attempt."""
         self._sink.commit(tx, self._receipts[tx.token])
+
+    def can_park(self, tx: SinkTransaction) -> Any:
+        """Ask whether an empty attempt can leave its transaction out."""
+        return self._sink.can_park(tx)
 
     def abort(self, tx: SinkTransaction) -> None:
         """Abort with the receipt, if there is one."""
@@ -113,6 +122,9 @@ class SinkPlay(Play):
     began: int = field(default=1, init=False)  # the first transaction of the experiment
     first: int = field(default=1, init=False)  # the first one that may still come again
     waiting: tuple[Child, Prepared] | None = field(default=None, init=False)  # a leader that will commit this
+    _left_out: dict[int, int] = field(
+        factory=dict, init=False
+    )  # by transaction that is left out, the first attempt id from which on its attempts are empty
     _current: dict[int, Prepared] = field(factory=dict, init=False)  # by process, the attempt of its last call
     _lenient: bool = field(default=False, init=False)
     _owed: dict[int, Sequence[Row]] = field(factory=dict, init=False)  # by transaction, where commits were answered
@@ -182,10 +194,10 @@ class SinkPlay(Play):
         """Prepare the next attempt of ``txid``; None if it failed."""
         attempt = TransactionAttempt(txid, self._attempts[txid])
         self._attempts[txid] += 1
-        tx = transaction(attempt, self.epochs[leader.pid])
+        tx = self._transaction(leader, attempt)
         variant = 0 if self.needs.same_rows else self._fixed.get(txid, attempt.attempt_id)
         size = {"count": self.sizes[txid]} if txid in self.sizes else {}
-        rows = sample_rows(self.schema, txid, variant, **size)
+        rows = [] if tx.parks is not None else sample_rows(self.schema, txid, variant, **size)
         batch = batch_name(txid, variant) if rows else ""
         compared = [comparable(row) for row in rows]
         if txid > self.ledger.last:
@@ -201,14 +213,60 @@ class SinkPlay(Play):
         tx = prepared.tx
         if self.ledger.fence <= tx.epoch:
             self._fixed.setdefault(tx.txid, self._variants[tx.token])
-        self.ledger.begun(tx.token, prepared.rows)
+        if tx.parks is None:
+            self.ledger.begun(tx.token, prepared.rows)
+        else:
+            self.ledger.leaves_out(tx.token)
         self._current[leader.pid] = prepared
         what, arguments = self._commit_call(prepared)
         answer = self.call(leader, f"leader {tx.epoch} commits {what}", "commit", *arguments)
         if not answer.error:
-            self.ledger.answered(tx.token)
-            self._owed[tx.txid] = prepared.rows
+            self._answered(prepared)
         return not answer.error
+
+    def _answered(self, prepared: Prepared) -> None:
+        tx = prepared.tx
+        self._owed[tx.txid] = prepared.rows
+        if tx.parks is None:
+            self.ledger.answered(tx.token)
+            return
+        self.ledger.left_out(tx.token)
+        if broken := self.ledger.read(self.read()):
+            raise Found(Rule.LEFT_OUT, broken.seen)
+
+    def _transaction(self, leader: Child, attempt: TransactionAttempt) -> SinkTransaction:
+        tx = transaction(attempt, self.epochs[leader.pid])
+        return evolve(tx, parks=self._left_out.get(attempt.txid))
+
+    def can_leave_out(self, leader: Child, txid: int) -> bool | None:
+        """Ask the sink whether the next attempt of ``txid`` can leave it out; None: it can't tell, or has raised."""
+        attempt = TransactionAttempt(txid, self._attempts[txid])
+        tx = evolve(transaction(attempt, self.epochs[leader.pid]), parks=attempt.attempt_id)
+        self._current[leader.pid] = Prepared(tx, ())
+        says = f"leader {tx.epoch} asks whether {attempt} can leave transaction {txid} out"
+        answer = self.call(leader, says, "can_park", tx)
+        if answer.error:
+            return None
+        self.steps.append(f"leader {tx.epoch} is told {answer.value}")
+        found: bool | None = answer.value
+        return found
+
+    def leave_out(self, txid: int) -> None:
+        """Decide that ``txid`` is left out: its further attempts are empty."""
+        self._left_out[txid] = self._attempts[txid]
+
+    def insist(self, leader: Child, txid: int) -> None:
+        """Commit an empty attempt of ``txid``, which the sink can't leave out; it must raise, and change nothing."""
+        self.leave_out(txid)
+        prepared = self.prepare(leader, txid)
+        del self._left_out[txid]
+        if prepared is None:
+            return
+        what = f"leader {prepared.tx.epoch} commits {prepared.tx.attempt}, which leaves transaction {txid} out"
+        if not self.call(leader, what, "commit", prepared.tx).error:
+            raise Found(Rule.LEFT_OUT, f"commit() returns, and the rows of transaction {txid} stay")
+        self.abort(leader, prepared.tx)
+        self.look()
 
     def _commit_call(self, prepared: Prepared) -> tuple[str, tuple[Any, ...]]:
         return str(prepared.tx.attempt), (prepared.tx,)

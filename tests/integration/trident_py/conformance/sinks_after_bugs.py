@@ -305,3 +305,55 @@ class LosesReplays(AtLeastOnce):
     def commit(self, tx: SinkTransaction, receipt: Rows) -> None:
         if tx.attempt.attempt_id == 0:
             super().commit(tx, receipt)
+
+
+class LeavesOut(RightTable):
+    """Removes the rows of a transaction that is left out, in the step that stores the token of its empty attempt."""
+
+    def create(self) -> None:
+        super().create()
+        with self.transaction() as db:
+            db.execute("CREATE TABLE IF NOT EXISTS last (n INTEGER)")
+
+    def can_park(self, tx: SinkTransaction) -> bool | None:
+        with self.transaction() as db:
+            return tx.leaves_nothing(self.stored(db, tx.key.uuid), undoes=True)
+
+    def commit(self, tx: SinkTransaction, receipt: Rows) -> None:
+        with self.transaction() as db:
+            if db.execute("SELECT epoch FROM token WHERE owner = ?", (tx.key.uuid,)).fetchone()[0] > tx.epoch:
+                raise FencedError("a newer leader writes here")
+            last = self.stored(db, tx.key.uuid)
+            self.ensure_left_out(tx, last)
+            if last is not None and tx.parks is not None and last.txid == tx.txid and self.undoes:
+                db.execute("DELETE FROM words WHERE rowid IN (SELECT n FROM last)")
+                db.execute("DELETE FROM last")
+                self.store(db, tx.key.uuid, tx)
+            elif last is None or last.txid < tx.txid:
+                db.execute("DELETE FROM last")
+                before = db.execute("SELECT coalesce(max(rowid), 0) FROM words").fetchone()[0]
+                self.insert(db, receipt)
+                db.execute("INSERT INTO last SELECT rowid FROM words WHERE rowid > ?", (before,))
+                self.store(db, tx.key.uuid, tx)
+
+    undoes = True
+
+    def ensure_left_out(self, tx: SinkTransaction, last: CommitToken | None) -> None:
+        tx.ensure_parkable(last, undoes=self.undoes)
+
+
+class SaysThatItCan(LeavesOut):
+    """Says that the rows of a transaction that is left out go, and keeps them."""
+
+    undoes = False
+
+    def ensure_left_out(self, tx: SinkTransaction, last: CommitToken | None) -> None:
+        pass
+
+
+class KeepsWhatIsLeftOut(RightTable):
+    """Says that it can't leave a transaction out that it has, and skips the attempt that leaves it out."""
+
+    def can_park(self, tx: SinkTransaction) -> bool | None:
+        with self.transaction() as db:
+            return tx.leaves_nothing(self.stored(db, tx.key.uuid))

@@ -38,6 +38,12 @@ def test_a_sink_that_stages_rows_passes_whatever_becomes_of_other_attempts(spark
 
 
 @pytest.mark.slow
+def test_a_sink_that_can_leave_a_transaction_out_passes(spark: SparkSession, tmp_path: Path) -> None:
+    report = checked(sinks.LeavesOut, tmp_path / "words.db")
+    assert report.ok, str(report)
+
+
+@pytest.mark.slow
 def test_a_sink_that_keeps_no_token_is_held_to_at_least_once(spark: SparkSession, tmp_path: Path) -> None:
     report = checked(sinks.AtLeastOnce, tmp_path / "words.db")
     assert report.ok, str(report)
@@ -82,6 +88,8 @@ def test_the_example_passes(spark: SparkSession, tmp_path: Path) -> None:
         (sinks.EqualRowsOnce, Rule.COMMITTED_STAYS),
         (sinks.Waits, Rule.NOT_STUCK),
         (sinks.LosesReplays, Rule.COMMITTED_STAYS),
+        (sinks.SaysThatItCan, Rule.LEFT_OUT),
+        (sinks.KeepsWhatIsLeftOut, Rule.LEFT_OUT),
     ],
 )
 def test_a_sink_after_a_bug_is_condemned_by_its_rule(

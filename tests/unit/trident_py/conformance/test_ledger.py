@@ -117,3 +117,20 @@ def test_a_replay_of_what_is_committed_changes_nothing() -> None:
     assert found.read(seen(*ROWS)) is None
     assert found.recovered(2, again, None) is None
     assert found.last == 1
+
+
+def test_a_transaction_that_is_left_out_has_no_rows_whether_it_had_some_or_not() -> None:
+    ledger = Ledger()
+    first, empty, never = CommitToken(1, 1, 0), CommitToken(1, 1, 1), CommitToken(2, 1, 0)
+    ledger.given(first, [("a",)])
+    ledger.begun(first, [("a",)])
+    ledger.answered(first)
+    ledger.leaves_out(empty)
+    assert ledger.in_doubt, "it has no answer yet"
+    ledger.left_out(empty)
+    assert ledger.read(Counter()) is None
+    ledger.leaves_out(never)
+    ledger.left_out(never)
+    assert ledger.last == 2
+    broken = ledger.read(Counter([("a",)]))
+    assert broken is not None

@@ -61,5 +61,7 @@ def test_a_value_that_does_not_fit_the_declared_type_is_found() -> None:
 def test_the_chain_ends_where_rows_of_several_streams_or_batches_meet() -> None:
     topology = TridentTopology("t")
     left, right = numbers(topology, "left").map(positive, "n bigint"), numbers(topology, "right")
-    assert sieves(topology.merge(left, right).map(positive, "n bigint")) == {"left": ["map(positive at test_sieve.py:15)"]}
+    assert sieves(topology.merge(left, right).map(positive, "n bigint")) == {
+        "left": ["map(positive at test_sieve.py:15)"]
+    }
     assert sieves(numbers(TridentTopology("t"))) == {}
