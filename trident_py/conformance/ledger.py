@@ -120,9 +120,9 @@ class Ledger:
     def left_out(self, token: CommitToken) -> None:
         """Record that a commit that leaves its transaction out has returned."""
         if token.epoch >= self.fence:
-            self.outcomes = [
-                each for each in self.outcomes if each.last > token.txid or each.rows == each.before
-            ] or self.outcomes
+            at_least = [each for each in self.outcomes if each.last >= token.txid]
+            left = [each for each in at_least if each.last > token.txid or each.rows == each.before]
+            self.outcomes = left or self.outcomes
 
     def answered(self, token: CommitToken) -> None:
         """Record that a commit has returned."""
