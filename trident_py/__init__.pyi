@@ -14,6 +14,7 @@ from coordinators.status.listener import SucceededEvent as SucceededEvent
 from coordinators.status.listener import TopologyEvent as TopologyEvent
 from coordinators.status.listener import TransactionEvent as TransactionEvent
 from coordinators.status.listener import TridentListener as TridentListener
+from coordinators.status.listener import WishedEvent as WishedEvent
 from coordinators.status.listener import Work as Work
 from coordinators.status.listener import WorkEvent as WorkEvent
 from coordinators.status.status import SourceStatus as SourceStatus

@@ -21,6 +21,7 @@ from coordinators.protocol.protocol import (
     Event,
     ParkWanted,
     PhaseAcked,
+    Wished,
 )
 from coordinators.record.parking import Parked
 from coordinators.record.store import RecordStore, TopologyIdentity
@@ -35,6 +36,7 @@ from coordinators.status.listener import (
     ProcessedEvent,
     SucceededEvent,
     Tell,
+    WishedEvent,
     no_counts,
     tell_nobody,
 )
@@ -96,6 +98,7 @@ class Publisher:
     _flights: dict[int, _Flight] = field(factory=dict, init=False)
     _failed: dict[TransactionAttempt, Failed] = field(factory=dict, init=False)
     _parked: tuple[Parked, ...] = field(default=(), init=False)  # as it was last told
+    _wished: list[Wished] = field(factory=list, init=False)  # not durable yet
     _untold: dict[int, _Known] = field(factory=dict, init=False)  # committed transactions without delivered success
 
     def follow(self, topology: str, store: RecordStore, admission: Admission) -> None:
@@ -139,9 +142,10 @@ class Publisher:
                         self._look_at(command.attempt, now, wall)
             case ParkWanted(txid):
                 why = TridentError(f"transaction {txid} is to be parked", topology=self.status.topology, txid=txid)
-                for each in commands:
-                    if isinstance(each, CancelAttempt):
-                        self._failed[each.attempt] = Failed(each.attempt, why, FailureKind.INTERRUPTED)
+                cancelled = (each.attempt for each in commands if isinstance(each, CancelAttempt))
+                self._failed |= {each: Failed(each, why, FailureKind.INTERRUPTED) for each in cancelled}
+            case Wished():
+                self._wished.append(event)
             case AttemptFailed(attempt) if commands:  # without commands: it was aborted before, with another attempt
                 failed = self._failed[attempt]
                 self._failed |= {each.attempt: failed for each in commands if isinstance(each, CancelAttempt)}
@@ -159,7 +163,27 @@ class Publisher:
                 case CancelAttempt(attempt):
                     self._give_up(attempt, wall)
         self._publish(now, wall, is_stopping=is_stopping)  # first: the receiver of an event finds it in the status
+        self._tell_wished(wall)
         self._tell_parked(wall)
+
+    def _tell_wished(self, wall: float) -> None:
+        wished, self._wished = self._wished, []
+        for each in wished:
+            wish = each.wish
+            parked = each.parking.txid if each.parking else None
+            self.tell(
+                WishedEvent(
+                    topology=self.status.topology,
+                    at=wall,
+                    wish=wish.id,
+                    action=str(wish.action or ""),
+                    txids=wish.txids or (() if parked is None else (parked,)),
+                    by=wish.by,
+                    reason=wish.reason,
+                    refused=each.refusal,
+                    found=each.split.found if each.split else {},
+                )
+            )
 
     def _tell_parked(self, wall: float) -> None:
         parked = self._admission.machine.parked.entries

@@ -184,6 +184,30 @@ class ParkedEvent(TopologyEvent):
     parked: tuple[Parked, ...]
 
 
+@frozen(kw_only=True)
+class WishedEvent(TopologyEvent):
+    """An operator's command was carried out or refused, or the policy has parked a transaction.
+
+    Attributes:
+        wish: the id of the command; empty: the process itself wanted it.
+        action: the command.
+        txids: the transactions that it is about; none: as the command says.
+        by, reason: who wanted it, and why; empty: unknown.
+        refused: why nothing was changed; empty: it was carried out.
+        found: as in `Outcome`.
+    """
+
+    method: ClassVar[str] = "on_wished"
+
+    wish: str
+    action: str
+    txids: tuple[int, ...] = ()
+    by: str = ""
+    reason: str = ""
+    refused: str = ""
+    found: Mapping[str, tuple[int, ...]] = field(factory=dict)
+
+
 class Work(Enum):
     """The kinds of work of threads for transactions.
 
@@ -300,6 +324,9 @@ class TridentListener:
 
     def on_parked(self, event: ParkedEvent) -> None:
         """Handle that the list of parked transactions has changed, or that a leadership begins with such a list."""
+
+    def on_wished(self, event: WishedEvent) -> None:
+        """Handle that a command was carried out or refused."""
 
     def on_ended(self, event: EndedEvent) -> None:
         """Handle the end of the topology in this process: called once, as the last event."""

@@ -26,9 +26,11 @@ from trident_py.cli.usage import UsageError, config_of
 from trident_py.cli.wish import send
 from trident_py.errors import HistoryError
 from trident_py.history.database import NoHistoryError
+from trident_py.history.entries import WishEntry
 from trident_py.history.topology import TopologyHistory
 from trident_py.history.transactions import AttemptHistory, TransactionHistory
 from trident_py.interfaces.config import TridentConfig
+from trident_py.wishing import rows_text
 
 ERRORS_MAX = 3
 STYLES = {
@@ -57,11 +59,15 @@ def run(arguments: Namespace) -> int:
                 print_lines(parked_lines(parked))
             return 0
         transaction = history.transaction(arguments.txids[0])
+        wishes = history.wishes(transaction.txid)
     left_out = [each for each in parked if each.txid == transaction.txid]
     if arguments.json:
-        print(json.dumps({**transaction.facts(), "parked": left_out[0].to_json() if left_out else None}, indent=2))
+        said = [wish_facts(each) for each in wishes]
+        parked_now = left_out[0].to_json() if left_out else None
+        print(json.dumps({**transaction.facts(), "parked": parked_now, "wishes": said}, indent=2))
     else:
         print_lines(lines(transaction))
+        print_lines(wish_lines(wishes))
         print_lines(parked_lines(left_out))
     return 0
 
@@ -128,6 +134,31 @@ def parked_lines(parked: Sequence[Parked]) -> Iterator[str]:
         if each.error:
             first, _, _ = each.error.partition("\n")
             yield f"  {counted(each.attempts, 'failure')}, the last: {first}"
+
+
+def wish_facts(entry: WishEntry) -> dict[str, object]:
+    """Return a command as JSON; ``at`` is in seconds since 1970."""
+    event = entry.event
+    return {
+        "at": event.at,
+        "action": event.action,
+        "txids": list(event.txids),
+        "by": event.by,
+        "reason": event.reason,
+        "refused": event.refused,
+        "found": {spout: list(rows) for spout, rows in event.found.items()},
+    }
+
+
+def wish_lines(entries: Sequence[WishEntry]) -> Iterator[str]:
+    """Yield a line for each command."""
+    now = datetime.now(UTC)
+    for event in (each.event for each in entries):
+        by = f" by {event.by}" if event.by else ""
+        why = f": {event.reason}" if event.reason else ""
+        end = f"; refused: {event.refused}" if event.refused else ""
+        found = "".join(f"; {rows_text(spout, rows)}" for spout, rows in event.found.items() if rows)
+        yield f"{event.action}{by} {clock_text(local_time(event.at), now)}{why}{found}{end}"
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The history of topologies in a database: two tables for any SQL client, and a few statements on them."""
+"""The history of topologies in a database: three tables for any SQL client, and a few statements on them."""
 # ruff: noqa: S608 - the names in a statement are ours or quoted; values are always bound
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from attrs import define, field, frozen
 
 from coordinators.record.store import TopologyIdentity
-from coordinators.status.listener import SucceededEvent
+from coordinators.status.listener import SucceededEvent, WishedEvent
 from coordinators.status.status import Wait
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import other_version
 from coordinators.values.secret import Secret
 from trident_py.errors import FailedException, HistoryError, StateError, TopologyError
-from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Program
+from trident_py.history.entries import AttemptEntry, Change, LeadershipEntry, Program, WishEntry
 from trident_py.states.sql.databases import database_of
 from trident_py.states.sql.dialect import Connection, Database, Dialect, Link
 from trident_py.states.sql.sqlite_database import SQLiteDatabase
@@ -31,6 +31,9 @@ ATTEMPTS_BYTES_MAX = 64 * 1024 * 1024
 
 LEADERSHIPS_MAX = 1_000
 """The same limit for the leaderships of one topology."""
+
+WISHES_MAX = 10_000
+"""The same limit for the commands of operators to one topology."""
 
 FORMAT_VERSION = 1
 
@@ -100,6 +103,15 @@ _ATTEMPTS = _Table(
     index=("trident_attempts_by_time", "topology, emitted"),
 )
 
+_WISHES = _Table(
+    "trident_wishes",
+    """
+    uuid {name} NOT NULL, incarnation BIGINT NOT NULL, wish {name} NOT NULL, epoch BIGINT NOT NULL,
+    topology {name} NOT NULL, at DOUBLE PRECISION NOT NULL, action {text} NOT NULL, txids {text} NOT NULL,
+    wished_by {text} NOT NULL, reason {text} NOT NULL, refused {text} NOT NULL, found {text} NOT NULL""",
+    keys=3,
+)
+
 _SUCCEED = """
     UPDATE {attempts} SET phase = CASE WHEN phase = 'parked' THEN phase ELSE 'committed' END, succeeded = ?
     WHERE uuid = ? AND incarnation = ? AND txid = ? AND attempt_id = ?"""
@@ -114,6 +126,12 @@ _PRUNE_LEADERSHIPS = """
         SELECT since FROM (
             SELECT since FROM {leaderships} WHERE topology = ? ORDER BY since DESC LIMIT 1 OFFSET ?
         ) AS newest_deleted)"""
+_PRUNE_WISHES = """
+    DELETE FROM {wishes} WHERE topology = ? AND at <= (
+        SELECT at FROM (
+            SELECT at FROM {wishes} WHERE topology = ? ORDER BY at DESC LIMIT 1 OFFSET ?
+        ) AS newest_deleted)"""
+_READ_WISHES = "SELECT {wish_columns} FROM {wishes} WHERE uuid = ? AND incarnation = ? ORDER BY at, wish"
 _READ_LEADERSHIPS = "SELECT {leadership_columns} FROM {leaderships} WHERE topology = ? ORDER BY since, epoch"
 _READ_ATTEMPTS = """
     SELECT {attempt_columns} FROM {attempts} WHERE uuid = ? AND incarnation = ? AND txid BETWEEN ? AND ?"""
@@ -204,7 +222,7 @@ class HistoryDatabase:
                 self._check_version(connection)
                 if not self.reads:
                     database.lock_making(connection)
-                    for table in (_LEADERSHIPS, _ATTEMPTS):
+                    for table in (_LEADERSHIPS, _ATTEMPTS, _WISHES):
                         for statement in table.create(database.dialect, self._schema):
                             connection.execute(statement)
         except BaseException:
@@ -229,8 +247,10 @@ class HistoryDatabase:
         return statement.replace("?", of.mark).format(
             leaderships=placed(of, self._schema, _LEADERSHIPS.name),
             attempts=placed(of, self._schema, _ATTEMPTS.name),
+            wishes=placed(of, self._schema, _WISHES.name),
             leadership_columns=of.quoted(*_LEADERSHIPS.names),
             attempt_columns=of.quoted(*_ATTEMPTS.names),
+            wish_columns=of.quoted(*_WISHES.names),
         )
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -244,6 +264,7 @@ class HistoryDatabase:
         with self._transaction() as connection:
             self._write(connection, _LEADERSHIPS, leaderships)
             self._write(connection, _ATTEMPTS, [_row_of_attempt(each) for each in change.attempts])
+            self._write(connection, _WISHES, [_row_of_wish(each) for each in change.wishes])
             for values in succeeded:
                 connection.execute(self._sql(_SUCCEED), values)
 
@@ -253,6 +274,7 @@ class HistoryDatabase:
             limits = (topology, topology, ATTEMPTS_MAX, ATTEMPTS_BYTES_MAX)
             connection.execute(self._sql(_PRUNE_ATTEMPTS), limits)
             connection.execute(self._sql(_PRUNE_LEADERSHIPS), (topology, topology, LEADERSHIPS_MAX))
+            connection.execute(self._sql(_PRUNE_WISHES), (topology, topology, WISHES_MAX))
 
     def _write(self, connection: Connection, table: _Table, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
@@ -276,6 +298,14 @@ class HistoryDatabase:
     def attempts(self, life: TopologyIdentity, first: int, last: int) -> list[AttemptEntry]:
         """Return the attempts of transactions ``first`` to ``last``, in no order."""
         return [_attempt_of(row) for row in self._read(_READ_ATTEMPTS, (life.uuid, life.incarnation, first, last))]
+
+    def wishes(self, life: TopologyIdentity) -> list[WishEntry]:
+        """Return the commands to this life of a topology, oldest first."""
+        with self._transaction() as connection:
+            table = [self._schema, _WISHES.name]
+            if connection.execute(self.database.dialect.has_table, table).fetchone() is None:
+                return []  # an older release has made the history
+        return [_wish_of(row) for row in self._read(_READ_WISHES, (life.uuid, life.incarnation))]
 
     def _read(self, statement: str, parameters: Sequence[object]) -> list[Any]:
         with self._transaction() as connection:
@@ -320,6 +350,30 @@ def _leadership_of(row: Sequence[Any]) -> LeadershipEntry:
         error=error,
         waits_for=tuple(Wait(what, begun) for what, begun in json.loads(waits_for)),
     )
+
+
+def _row_of_wish(entry: WishEntry) -> tuple[object, ...]:
+    life, event = entry.life, entry.event
+    found = json.dumps({spout: list(rows) for spout, rows in event.found.items()})
+    who = (life.uuid, life.incarnation, entry.id, entry.epoch, life.name)
+    what = (event.at, event.action, json.dumps(list(event.txids)), event.by, event.reason)
+    return (*who, *what, event.refused, found)
+
+
+def _wish_of(row: Sequence[Any]) -> WishEntry:
+    uuid, incarnation, wish, epoch, topology, at, action, txids, by, reason, refused, found = row
+    event = WishedEvent(
+        topology=topology,
+        at=at,
+        wish=wish,
+        action=action,
+        txids=tuple(json.loads(txids)),
+        by=by,
+        reason=reason,
+        refused=refused,
+        found={spout: tuple(rows) for spout, rows in json.loads(found).items()},
+    )
+    return WishEntry(life=TopologyIdentity(topology, uuid, incarnation), epoch=epoch, id=wish, event=event)
 
 
 def _row_of_attempt(entry: AttemptEntry) -> tuple[object, ...]:

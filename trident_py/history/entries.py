@@ -18,6 +18,7 @@ from coordinators.status.listener import (
     SucceededEvent,
     TopologyEvent,
     TransactionEvent,
+    WishedEvent,
 )
 from coordinators.status.status import Wait
 from coordinators.values.attempt import TransactionAttempt
@@ -110,6 +111,21 @@ class AttemptEntry:
         return self.attempt.txid
 
 
+@frozen(kw_only=True)
+class WishEntry:
+    """A command of an operator, or of the policy that parks; ``at`` is in seconds since 1970.
+
+    Attributes:
+        id: of the command; made up for those of the process itself.
+        event: the command, who gave it and why, and its outcome.
+    """
+
+    life: TopologyIdentity
+    epoch: int
+    id: str
+    event: WishedEvent
+
+
 @frozen
 class Change:
     """The changes to store.
@@ -119,12 +135,14 @@ class Change:
         leadership: the entry of this leadership, if it is new or has changed.
         attempts: the entries of attempts that are new or have changed.
         succeeded: attempts that an earlier leadership has committed, with the time of their success.
+        wishes: commands that were carried out or refused.
     """
 
     life: TopologyIdentity | None = None
     leadership: LeadershipEntry | None = None
     attempts: tuple[AttemptEntry, ...] = ()
     succeeded: tuple[SucceededEvent, ...] = ()
+    wishes: tuple[WishEntry, ...] = ()
 
 
 @define
@@ -141,8 +159,11 @@ class Entries:
     def take(self, events: Iterable[TopologyEvent]) -> Change:
         """Add events; return the resulting changes."""
         before, told, succeeded = self._leadership, dict[TransactionAttempt, dict[str, Any]](), []
+        wished: list[WishedEvent] = []
         for event in events:
-            if not isinstance(event, TransactionEvent):
+            if isinstance(event, WishedEvent):
+                wished.append(event)
+            elif not isinstance(event, TransactionEvent):
                 self._lead(event)
             elif isinstance(event, SucceededEvent) and not (event.attempt in told or event.attempt in self._live):
                 succeeded.append(event)
@@ -152,7 +173,8 @@ class Entries:
         if after is None:
             return Change()
         changed = tuple(self._changed(attempt, what, after) for attempt, what in told.items())
-        return Change(after.life, None if after == before else after, changed, tuple(succeeded))
+        wishes = tuple(_wish_entry(event, after) for event in wished)
+        return Change(after.life, None if after == before else after, changed, tuple(succeeded), wishes)
 
     def _lead(self, event: TopologyEvent) -> None:
         match event:
@@ -182,6 +204,11 @@ class Entries:
             self._live.pop(next(iter(self._live)))
         self._live[attempt] = entry
         return entry
+
+
+def _wish_entry(event: WishedEvent, leadership: LeadershipEntry) -> WishEntry:
+    own = f"{leadership.epoch} {event.at:.6f} {event.action} {event.txids}"
+    return WishEntry(life=leadership.life, epoch=leadership.epoch, id=event.wish or own, event=event)
 
 
 _TOLD = ("number", "processing", "waiting", "committing", "rows", "written", "counts", "definition")

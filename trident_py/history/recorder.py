@@ -27,7 +27,7 @@ from coordinators.values.secret import Secret
 from trident_py.engine.monitoring.listeners import EventThread, Listeners
 from trident_py.errors import HistoryError
 from trident_py.history.database import HistoryDatabase, history_at
-from trident_py.history.entries import AttemptEntry, Change, Entries, LeadershipEntry, Program
+from trident_py.history.entries import AttemptEntry, Change, Entries, LeadershipEntry, Program, WishEntry
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +105,7 @@ class Recorder:
     _leadership: LeadershipEntry | None = field(default=None, init=False)  # this and the following are not written yet
     _attempts: dict[TransactionAttempt, AttemptEntry] = field(factory=dict, init=False)
     _succeeded: list[SucceededEvent] = field(factory=list, init=False)
+    _wishes: list[WishEntry] = field(factory=list, init=False)
     _again_at: float = field(default=0.0, init=False)
     _until_prune: int = field(default=0, init=False)
 
@@ -132,10 +133,13 @@ class Recorder:
         self._succeeded += change.succeeded
         for attempt in list(self._attempts)[:-UNWRITTEN_MAX]:
             del self._attempts[attempt]
+        self._wishes += change.wishes
         del self._succeeded[:-UNWRITTEN_MAX]
+        del self._wishes[:-UNWRITTEN_MAX]
 
     def _write(self, change: Change) -> None:
-        unwritten = Change(change.life, self._leadership, tuple(self._attempts.values()), tuple(self._succeeded))
+        attempts, wishes = tuple(self._attempts.values()), tuple(self._wishes)
+        unwritten = Change(change.life, self._leadership, attempts, tuple(self._succeeded), wishes)
         try:
             self.database.write(unwritten)
             self._until_prune -= len(unwritten.attempts)
@@ -158,6 +162,7 @@ class Recorder:
         self._leadership = None
         self._attempts.clear()
         self._succeeded.clear()
+        self._wishes.clear()
 
 
 MakeProgram: TypeAlias = Callable[[], Program]

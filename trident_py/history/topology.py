@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.secret import Secret
 from trident_py.history.database import HistoryDatabase, NoHistoryError, existing_history
-from trident_py.history.entries import LeadershipEntry
+from trident_py.history.entries import LeadershipEntry, WishEntry
 from trident_py.history.transactions import TransactionHistory, transactions
 
 TXID_MAX = (1 << 63) - 1
@@ -72,6 +72,10 @@ class TopologyHistory:
                 f"{self.life.name} list` shows the last ones"
             )
         return found[0]
+
+    def wishes(self, txid: int | None = None) -> list[WishEntry]:
+        """Return the commands of operators and of the policy, oldest first; with ``txid`` those that name it."""
+        return [each for each in self.database.wishes(self.life) if txid is None or txid in each.event.txids]
 
     def refreshed(self) -> TopologyHistory:
         """Return the same history with its present leaderships."""

@@ -248,6 +248,8 @@ def test_the_command_line_shows_what_is_parked_and_releases_it(
         shown = json.loads(told("show", "2", "--json"))
         assert [each["outcome"] for each in shown["attempts"]] == ["failed", "failed", "parked"]
         assert "2 failures, the last: ValueError: 4 is bad" in told("show", "2")
+        assert shown["wishes"][0]["action"] == "park"
+        assert "park by on_poison " in told("show", "2")
         assert "topology 'told': transaction 7 is not parked; nothing was changed" in told("skip", "7", status=1)
         mended.touch()
         assert "processes transaction 2 again" in told("release", "2")
