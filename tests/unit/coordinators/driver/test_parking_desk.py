@@ -10,7 +10,7 @@ from coordinators.driver.publisher import Publisher
 from coordinators.protocol.messages import Failed, FailureKind, OffsetsResolved, OutputsAnswered, RowsStored
 from coordinators.record.parking import StoredRows
 from coordinators.record.wishes import Action
-from coordinators.status.listener import CommittedEvent, TopologyEvent
+from coordinators.status.listener import CommittedEvent, TopologyEvent, WishedEvent
 from coordinators.values.errors import PoisonBatchError
 from tests.unit.coordinators.batches.test_parking_rules import PARKS, commits, fails, parked, refusal, taken_over, wish
 from tests.unit.coordinators.world import Numbers, World, attempt
@@ -57,6 +57,9 @@ def test_listeners_hear_which_transactions_are_parked() -> None:
     world.run_until_quiet(rows("1:1"))
     commits(world, "1:1")
     commits(world, "2:0")
+    assert [(each.action, each.txids, each.by) for each in told if isinstance(each, WishedEvent)] == [
+        ("park", (1,), "on_poison")
+    ]
     closed = [each for each in told if isinstance(each, CommittedEvent)]
     assert [(str(each.attempt), each.is_parked) for each in closed] == [("1:1", True), ("2:0", False)]
 

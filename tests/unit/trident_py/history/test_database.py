@@ -6,16 +6,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
 
 from coordinators.record.store import TopologyIdentity
+from coordinators.status.listener import WishedEvent
 from coordinators.values.secret import Secret
 from tests.unit.trident_py.history.told import ALL_GOOD, LIFE, PROGRAM, attempt, ended, leading, succeeded
 from trident_py.errors import ConfigError, HistoryError
 from trident_py.history.database import HistoryDatabase, history_at
-from trident_py.history.entries import AttemptEntry, Change, Entries
+from trident_py.history.entries import AttemptEntry, Change, Entries, WishEntry
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "mysql"])
@@ -105,6 +107,31 @@ def test_of_too_many_bytes_the_oldest_are_forgotten(database: HistoryDatabase, m
     assert txids(database) == [4, 5]
     database.prune("wc")
     assert txids(database) == [4, 5]
+
+
+def wish(number: int, **facts: Any) -> WishEntry:
+    event = WishedEvent(
+        topology=LIFE.name, at=float(number), wish=f"w{number}", action="park", txids=(number,), **facts
+    )
+    return WishEntry(life=LIFE, epoch=1, id=event.wish, event=event)
+
+
+def test_commands_are_read_again_in_their_order(database: HistoryDatabase) -> None:
+    first = wish(1, by="ann", reason="prices", found={"lines": (3, 4)})
+    second = wish(2, refused="it is committed")
+    database.write(Change(LIFE, wishes=(second, first)))
+    database.write(Change(LIFE, wishes=(first,)))
+    assert database.wishes(LIFE) == [first, second]
+    assert database.wishes(evolve(LIFE, incarnation=2)) == []
+
+
+def test_of_too_many_commands_the_oldest_are_forgotten(
+    database: HistoryDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident_py.history.database.WISHES_MAX", 2)
+    database.write(Change(LIFE, wishes=tuple(map(wish, range(1, 6)))))
+    database.prune(LIFE.name)
+    assert [each.id for each in database.wishes(LIFE)] == ["w4", "w5"]
 
 
 def test_of_too_many_leaderships_the_oldest_are_forgotten(
