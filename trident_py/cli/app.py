@@ -41,6 +41,7 @@ COMMANDS = {
     "drain": "commit the batches in flight of a topology, then pause it",
     "rate": "slow a topology down until `trident resume`",
     "request": "send a request to a running topology, as `TridentQuery.execute` does in its own process",
+    "try": "run other code over the rows of a parked transaction, and write nothing",
     "ui": "serve the page of a topology from its history, whether it runs or not",
     "reset": "delete a topology's position, so that it starts from the beginning",
 }
@@ -165,8 +166,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_status_options(add("status", where, history, report))
     _add_tx_options(add("tx", where, history, report))
     _add_watch_options(add("watch", where, history, report))
-    script = add("script")
-    script.add_argument("file", metavar="FILE", help="a script; - for standard input")
+    _add_try_options(add("try", where, report))
+    add("script").add_argument("file", metavar="FILE", help="a script; - for standard input")
     add("doctor", where, report)
     add("explain").add_argument("target", metavar="TARGET", help=TARGET_WORDS)
     _add_compact_options(add("compact"))
@@ -305,8 +306,22 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
     tx.add_argument("--failed", action="store_true", help="list only transactions with a failed attempt")
     tx.add_argument("--parquet", metavar="FILE", type=Path, help="write the rows of one spout to FILE (rows)")
     tx.add_argument("--spout", metavar="NAME", type=_text, help="only the rows of this spout (rows)")
-    tx.add_argument(
-        "--parked-dir", metavar="DIRECTORY", type=Path, help="the topology's parked_dir, if it has one (rows)"
+    _add_parked_dir_option(tx)
+
+
+def _add_try_options(trying: argparse.ArgumentParser) -> None:
+    trying.set_defaults(module="trying")
+    trying.add_argument("name", metavar="NAME", type=_text, help="the topology that has parked the transaction")
+    trying.add_argument("txids", metavar="TXID", type=_positive, nargs=1, help="the parked transaction")
+    trying.add_argument("target", metavar="TARGET", help=TARGET_WORDS)
+    trying.add_argument("--against", metavar="TARGET", help="show only how the changes differ from those of this code")
+    _add_parked_dir_option(trying)
+    _add_timeout_option(trying)
+
+
+def _add_parked_dir_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--parked-dir", metavar="DIRECTORY", type=Path, help="the parked_dir of the topology, if it has one"
     )
 
 

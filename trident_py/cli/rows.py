@@ -46,14 +46,8 @@ def run(arguments: Namespace, by: str) -> int:
     Raises:
         TridentError: the transaction isn't parked, or its rows can't be read here.
     """
-    config, (txid,) = config_of(arguments), arguments.txids
-    with existing(config) as coordination:
-        identity = coordination.describe(arguments.name).identity
-        entries = _with_rows(arguments, coordination, Wish(uuid4().hex, Action.ROWS, txids=(txid,), by=by))
-    try:
-        read = list(_read(ParkedRows.of(identity, config), entries))
-    except LostRows as error:
-        raise TridentError(str(error), topology=arguments.name, txid=txid) from error
+    (txid,) = arguments.txids
+    read = parked_rows(arguments, by)
     found = [each for each in read if arguments.spout in (None, each.spout)]
     if not found:
         names = ", ".join(sorted({each.spout for each in read}))
@@ -66,6 +60,22 @@ def run(arguments: Namespace, by: str) -> int:
         for each in found:
             _print(each)
     return 0
+
+
+def parked_rows(arguments: Namespace, by: str) -> list[SpoutRows]:
+    """Return the rows of the parked transaction that ``arguments`` name, of all parts; the leader stores them first.
+
+    Raises:
+        TridentError: it isn't parked, or its rows can't be read here.
+    """
+    config, (txid,) = config_of(arguments), arguments.txids
+    with existing(config) as coordination:
+        identity = coordination.describe(arguments.name).identity
+        entries = _with_rows(arguments, coordination, Wish(uuid4().hex, Action.ROWS, txids=(txid,), by=by))
+    try:
+        return list(_read(ParkedRows.of(identity, config), entries))
+    except LostRows as error:
+        raise TridentError(str(error), topology=arguments.name, txid=txid) from error
 
 
 def _with_rows(arguments: Namespace, coordination: Coordination, wish: Wish) -> list[Parked]:
