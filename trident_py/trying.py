@@ -38,7 +38,7 @@ class BranchChange:
         output: the name of its state or sink.
         fields: the names of the fields of its rows.
         rows: how often each row is in it.
-        error: why there is none; empty: there is one.
+        error: the error in place of a change; empty: there was no error.
     """
 
     output: str
