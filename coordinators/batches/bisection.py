@@ -32,6 +32,7 @@ class Question(Enum):
     OTHERS = "do the rows fail without those that were found?"
 
 
+# large: one search with one entry point, and a field for each thing that it knows
 @define
 class Bisection:
     """One search among the rows 0 to ``rows - 1``.

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from coordinators.values.error_text import counted, safe_text
 from trident_py.cli import rows
+from trident_py.cli.changes import BranchChange, changes
 from trident_py.cli.target import load
 from trident_py.cli.tx import print_lines, user_name
-from trident_py.trying import BranchChange, changes
 
 ROWS_SHOWN = 10
 

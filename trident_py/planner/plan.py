@@ -132,17 +132,15 @@ class Branch:
         """Return the row functions before everything else, of each path, by the spout at which it begins."""
         found: dict[str, list[RowPipeline]] = {}
         for path in _paths(self.end):
-            source, *after = path
-            if not isinstance(source.operation, Source):
-                continue
-            rows = RowPipeline(source.operation.schema)
-            for node in after:
+            source = path[0].sources[0]
+            rows = RowPipeline(source.schema)
+            for node in path[1:]:
                 more = node.operation.fused(rows) if len(node.inputs) == 1 else None
                 if more is None:
                     break
                 rows = more
             if rows.steps:
-                found.setdefault(source.operation.tx_id, []).append(rows)
+                found.setdefault(source.tx_id, []).append(rows)
         return found
 
     @property

@@ -6,13 +6,14 @@ Batches and receipts are passed on unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from attrs import field, frozen
 
-from coordinators.protocol.messages import Message
+from coordinators.protocol.messages import Acked, Message, RowsFailed
+from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import CountsByNode
 from trident_py.participants.capabilities import COMMITTING, Capabilities
@@ -111,6 +112,14 @@ class Processed:
     rows: Mapping[str, int] = field(factory=dict)
     counts: CountsByNode = field(factory=dict)
     written: int | None = None
+
+    @classmethod
+    def sieved(cls, member: JobMember, found: Mapping[str, Collection[int]]) -> Processed:
+        """Return the result of a job that has only found these rows, by spout."""
+        attempt = member.attempt
+        failed = [RowsFailed(attempt, spout, tuple(sorted(rows))) for spout, rows in found.items() if rows]
+        acked = [Acked(attempt, StreamId.BATCH, given.edge) for given in member.inputs.values()]
+        return cls(None, [*failed, *acked])
 
 
 @frozen

@@ -12,8 +12,6 @@ from attrs import frozen
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from coordinators.protocol.messages import Acked, RowsFailed
-from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
@@ -56,14 +54,6 @@ class BatchWork:
     transaction: Callable[[TransactionAttempt, int], SinkTransaction]
     draw_edge: Callable[[], int]
     query: AskState
-
-
-def sieved(member: JobMember, found: Mapping[str, Collection[int]]) -> Processed:
-    """Return the result of a job that has only found these rows, by spout."""
-    attempt = member.attempt
-    failed = [RowsFailed(attempt, spout, tuple(sorted(rows))) for spout, rows in found.items() if rows]
-    acked = [Acked(attempt, StreamId.BATCH, given.edge) for given in member.inputs.values()]
-    return Processed(None, [*failed, *acked])
 
 
 class Jobs(ABC):

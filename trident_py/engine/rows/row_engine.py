@@ -20,7 +20,7 @@ from trident_py.engine.plane.emitted import EmittedBatch, ReadRows, ReportedOffs
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.reading import SplitRead, as_declared
 from trident_py.engine.plane.work import Job, JobMember, Processed
-from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs, sieved
+from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs
 from trident_py.engine.ports.requests import ByJob
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import NeedsSpark, Node, Operation, RowFlow, Source, travelled
@@ -162,7 +162,7 @@ class RowJobs(Jobs):
         for spout, pipelines in self.work.branches[index].row_functions().items():
             rows = positioned(member.inputs[spout].batch.table)
             found[spout] = [row for part in travelled(Sieve(pipelines))(rows.to_batches()) for (row,) in rows_of(part)]
-        return sieved(member, found)
+        return Processed.sieved(member, found)
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         with count_scope(CountScope(node=f"reading of {emit.spout}")) as scope:

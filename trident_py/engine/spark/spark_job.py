@@ -20,7 +20,7 @@ from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.work import JobMember, Processed
-from trident_py.engine.ports.batch_engine import BatchWork, sieved
+from trident_py.engine.ports.batch_engine import BatchWork
 from trident_py.engine.spark.input_frames import frame_of, input_of
 from trident_py.engine.spark.task_reports import Reports
 from trident_py.errors import TopologyError
@@ -113,7 +113,7 @@ class MicroBatches:
             with self._named(member.attempt, f"→ {name}"), task_failures_told():
                 frame = frame_of(self.session, EmittedBatch(schema, (rows,)), None)
                 found[spout] = [row for (row,) in rows_of(mapped(frame, Sieve(pipelines), FOUND).toArrow())]
-        return sieved(member, found)
+        return Processed.sieved(member, found)
 
     def _process(self, member: JobMember, index: int, counting: CountingJob) -> Processed:
         work, attempt = self.work, member.attempt
