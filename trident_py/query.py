@@ -172,13 +172,13 @@ class TridentQuery:
         """
         return self._wished(Action.RELEASE, txids, "", timeout)
 
-    def skip(self, *txids: int, reason: str = "", timeout: float = ANSWER_SECONDS) -> Outcome:
-        """Take these parked transactions off the list: their rows never count.
+    def skip(self, txid: int, reason: str = "", *, timeout: float = ANSWER_SECONDS) -> Outcome:
+        """Take the parked transaction ``txid`` off the list, with all its parts: the rows never count.
 
         Raises:
             TridentError, TimeoutError: as for `park`.
         """
-        return self._wished(Action.SKIP, txids, reason, timeout)
+        return self._wished(Action.SKIP, (txid,), reason, timeout)
 
     def bisect(self, txid: int, *, timeout: float = SEARCH_SECONDS) -> Outcome:
         """Find the rows of the parked transaction ``txid`` that fail; return once they are found.

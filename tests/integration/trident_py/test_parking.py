@@ -213,7 +213,7 @@ def test_an_operator_parks_what_waits_for_its_replay_and_skips_it(tmp_path: Path
         query.park(2, "wrong prices")
         query.process_all_available(PATIENCE_SECONDS)
         assert [(each.txid, each.reason, each.by) for each in query.parked()] == [(2, "wrong prices", "the program")]
-        query.skip(2, reason="a test")
+        query.skip(2, "a test")
         assert query.parked() == ()
     assert select(database, "SELECT total FROM total") == [(36 - 7,)]
 
