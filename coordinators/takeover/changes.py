@@ -48,14 +48,17 @@ class SpoutCorrection:
 def corrections_of(
     record: CoordinatorRecord, coordinators: Mapping[str, BatchCoordinator[Any]]
 ) -> Iterator[SpoutCorrection]:
-    """Ask each spout for corrections of its uncommitted batches, if one of them has failed by its own fault."""
+    """Ask each spout for corrections of its batches, if one has failed by its own fault.
+
+    Batches that are committed, or being parked, are not among them: a release has the rows that were parked.
+    """
     if not any(failure.count and txid >= record.current_txid for txid, failure in record.failures.items()):
         return
     for spout, coordinator in coordinators.items():
         definitions = {
             number: each[spout]
             for number, each in sorted(record.metadata.items())
-            if spout in each and record.bindings.txid(number) >= record.current_txid
+            if spout in each and number > record.closed_number
         }
         if definitions and (found := coordinator.corrected(definitions)):
             yield SpoutCorrection(spout, found)

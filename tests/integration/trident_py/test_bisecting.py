@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from attrs import define
 from pyspark.sql import SparkSession
@@ -21,12 +22,14 @@ from tests.integration.trident_py.test_parking import (
     select,
 )
 from tests.topologies import until
+from tests.unit.trident_py.states.sql.everywhere import as_url
 from trident_py import (
     Count,
     FileSink,
     FileSpout,
     FixedBatchSpout,
     MemoryMapState,
+    PostgresState,
     ReducerAggregator,
     SQLiteState,
     SQLSink,
@@ -260,3 +263,33 @@ def test_a_line_among_many_is_found_by_jobs_and_the_file_is_read_once_more(spark
         query.release()
         query.process_all_available(PATIENCE_SECONDS)
     assert totalled(tmp_path / "t.db") == sum(range(50_000))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.postgres
+def test_rows_that_tasks_have_staged_are_tried_and_all_staging_tables_go(
+    spark: SparkSession, postgres: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE TABLE log (n BIGINT CHECK (n <> 7777))")
+    (tmp_path / "lines.txt").write_text("".join(f"{n}\n" for n in range(40_000)))
+    topology = TridentTopology("staged")
+    stream = topology.new_stream("lines", FileSpout(str(tmp_path / "*.txt"))).map(
+        lambda row: (int(row.value), int(row.value) % 30_000), "n bigint, k bigint"
+    )
+    sums = PostgresState(postgres, table="sums")
+    stream.group_by("k").persistent_aggregate(sums, Sum("n"), "total")
+    stream.project("n").name("log").write_to(SQLSink(as_url(postgres), "log"))
+    settings = config(on_poison="park", state_dir=tmp_path / "state")
+    with topology.start(settings, coordination=LocalCoordination(), spark=spark) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+        (parked,) = query.parked()
+        assert query.bisect(parked.txid).found == {"lines": (7_777,)}
+        query.process_all_available(PATIENCE_SECONDS)
+    with psycopg.connect(postgres) as connection:
+        others = sum(range(40_000)) - 7_777
+        assert connection.execute("SELECT sum(n), count(*) FROM log").fetchall() == [(others, 39_999)]
+        assert connection.execute("SELECT sum(total) FROM sums").fetchall() == [(others,)]
+        left = connection.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE '\\_%\\_1000000000000000\\_%'")
+        assert left.fetchall() == []

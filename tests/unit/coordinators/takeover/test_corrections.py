@@ -9,6 +9,7 @@ import pytest
 from attrs import evolve
 
 from coordinators.record.declarations import Declarations
+from coordinators.record.parking import Parked, ParkedList, Parking
 from coordinators.record.record import CoordinatorRecord, Failure
 from coordinators.takeover.changes import SpoutCorrection, compared, corrections_of
 from coordinators.takeover.takeover import Torn
@@ -61,6 +62,14 @@ def test_a_spout_is_asked_about_its_batches_that_are_not_committed_if_one_has_fa
     source = Source()
     assert list(corrections_of(RECORD, {"lines": source})) == [SpoutCorrection("lines", FOUND)]
     assert source.asked == [{20: ["old", 1], 21: ["old", 2]}]
+
+
+def test_a_batch_that_is_being_parked_stays_as_it_was_parked() -> None:
+    source = Source()
+    parking = Parking(20, 5, Parked(txid=20, number=20, definition={"lines": ["old", 1]}))
+    record = evolve(RECORD, parked=ParkedList(parking), failures={21: FAILED})
+    list(corrections_of(record, {"lines": source}))
+    assert source.asked == [{21: ["old", 2]}]
 
 
 @pytest.mark.parametrize(
