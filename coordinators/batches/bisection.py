@@ -15,12 +15,10 @@ log2(n) + 2 trials, rounded up: the halves, the row alone, and all others.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeAlias
 
 from attrs import define, field
 
-Rows: TypeAlias = tuple[int, ...]
-"""Rows by their numbers, rising."""
+from coordinators.record.parking import Runs, beginning, joined, runs_of, selected, size_of, without
 
 
 class Question(Enum):
@@ -46,21 +44,21 @@ class Bisection:
     """
 
     rows: int
-    known: Rows = ()
-    trial: Rows | None = field(default=None, init=False)
+    known: tuple[int, ...] = ()
+    trial: Runs | None = field(default=None, init=False)
     trials: int = field(default=0, init=False)
-    found: Rows = field(default=(), init=False)
+    found: tuple[int, ...] = field(default=(), init=False)
     _asks: Question = field(default=Question.BEGINNING, init=False)
-    _left: Rows = field(default=(), init=False)  # without those that were found
+    _left: Runs = field(default=(), init=False)  # without those that were found
     _passing: int = field(default=0, init=False)  # so many of the first ones of them pass
     _fails: bool = field(default=False, init=False)  # whether it is known that all of them fail
-    _needed: Rows = field(default=(), init=False)  # the rows of the present cause
-    _before: Rows = field(default=(), init=False)  # the rows before them, among which the other rows of it are
+    _needed: tuple[int, ...] = field(default=(), init=False)  # the rows of the present cause
+    _before: Runs = field(default=(), init=False)  # the rows before them, among which the other rows of it are
     _low: int = field(default=0, init=False)  # so many of the first of these pass, with the needed ones
     _high: int = field(default=0, init=False)  # so many fail, as far as is known
 
     def __attrs_post_init__(self) -> None:
-        self._left, self._needed = tuple(range(self.rows)), self.known
+        self._left, self._needed = ((0, self.rows),), self.known
         if self.known:
             self._end_cause()
         else:
@@ -90,27 +88,28 @@ class Bisection:
             case _:
                 self.trial = None
 
-    def _ask(self, question: Question, rows: Rows) -> None:
+    def _ask(self, question: Question, rows: Runs) -> None:
         self._asks, self.trial = question, rows
 
-    def _search(self, rows: Rows, passing: int) -> None:
+    def _search(self, rows: Runs, passing: int) -> None:
         """Search the shortest beginning of ``rows`` that fails with the needed ones; ``passing`` rows of it pass."""
-        self._before, self._low, self._high = rows, passing, len(rows)
+        self._before, self._low, self._high = rows, passing, size_of(rows)
         self._halve()
 
     def _halve(self) -> None:
         if self._high - self._low > 1:
-            beginning = self._before[: (self._low + self._high) // 2]
-            self._ask(Question.BEGINNING, (*beginning, *self._needed))
+            first = beginning(self._before, (self._low + self._high) // 2)
+            self._ask(Question.BEGINNING, joined((*first, *runs_of(self._needed))))
             return
         if not self._needed:
             self._passing = self._high - 1
-        self._needed = self._before[self._high - 1 : self._high] + self._needed
-        self._before = self._before[: self._high - 1]
+        last = selected(self._before, ((self._high - 1, self._high),))
+        self._needed = (*(first for first, _ in last), *self._needed)
+        self._before = beginning(self._before, self._high - 1)
         if self._fails and not self._before:
             self._end_cause()
         else:
-            self._ask(Question.ALONE, self._needed)
+            self._ask(Question.ALONE, runs_of(self._needed))
 
     def _widen(self) -> None:
         """Search further rows of the present cause, if there is one."""
@@ -122,9 +121,8 @@ class Bisection:
             self._ask(Question.ALL, self._left)
 
     def _end_cause(self) -> None:
-        gone = {*self.found, *self._needed}
-        self.found = tuple(sorted(gone))
-        self._left = tuple(row for row in self._left if row not in gone)
+        self.found = tuple(sorted({*self.found, *self._needed}))
+        self._left = without(self._left, self._needed)
         self._passing = max(0, self._passing - len(self._needed) + 1)
         if self._left:
             self._ask(Question.OTHERS, self._left)

@@ -8,13 +8,12 @@ result is one event for the machine, `Wished`, with the split; if this leadershi
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from attrs import define, evolve, field
 
-from coordinators.batches.bisection import Bisection, Rows
+from coordinators.batches.bisection import Bisection
 from coordinators.batches.definitions import check_same
 from coordinators.batches.parking_rules import ParkingRules
 from coordinators.driver.batch_streams import Batch
@@ -29,7 +28,7 @@ from coordinators.protocol.messages import (
     TrialPassed,
 )
 from coordinators.protocol.protocol import Wished
-from coordinators.record.parking import Parked, Split
+from coordinators.record.parking import Parked, Runs, Split, StoredRows, runs_of, selected
 from coordinators.record.wishes import Action, Wish
 from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
 from coordinators.values.canonical import Json
@@ -95,18 +94,17 @@ class _Bisecting:
         if is_final or self.interrupted >= INTERRUPTED_MAX:
             self.refusal = f"it could not be tried: {error_text(cause)}"
 
-    def sieve(self, spout: str, rows: Rows) -> None:
+    def sieve(self, spout: str, rows: Sequence[int]) -> None:
         """Add rows of ``spout`` that make a row function raise."""
         first = sum(stored.count for name, stored in self.entry.stored.items() if name < spout)
         self.raising = {*(self.raising or ()), *(first + row for row in rows)}
 
-    def positions(self, rows: Rows) -> dict[str, tuple[int, ...]]:
-        """Return rows of the search as positions in the files, by spout."""
-        found, first = dict[str, tuple[int, ...]](), 0
+    def stored(self, rows: Runs) -> dict[str, StoredRows]:
+        """Return rows of the search in their files, by spout; the search numbers the rows of all spouts."""
+        found, before = dict[str, StoredRows](), 0
         for spout, stored in sorted(self.entry.stored.items()):
-            known = [each for begin, stop in stored.runs for each in range(begin, stop)]
-            part = rows[bisect_left(rows, first) : bisect_left(rows, first + len(known))]
-            found[spout], first = tuple(known[row - first] for row in part), first + len(known)
+            own = tuple((max(0, first - before), stop - before) for first, stop in rows if stop > before)
+            found[spout], before = stored.keeping(selected(stored.runs, own)), before + stored.count
         return found
 
 
@@ -149,9 +147,7 @@ class BisectDesk:
             running.raising = set()
             return evolve(batch, stored=entry.stored, sieves=True)
         running.search = running.search or Bisection(entry.rows, tuple(sorted(running.raising)))
-        places = running.positions(running.search.trial or ())
-        stored = {spout: each.keeping(places[spout]) for spout, each in entry.stored.items()}
-        return evolve(batch, stored=stored)
+        return evolve(batch, stored=running.stored(running.search.trial or ()))
 
     def is_running(self, attempt: TransactionAttempt) -> bool:
         """Return true if ``attempt`` is the trial that runs."""
@@ -211,7 +207,8 @@ class BisectDesk:
         if search is None:
             return Wished(running.wish, stored=running.entry)
         if search.found:
-            split = Split(running.entry, running.positions(search.found))
+            found = running.stored(runs_of(search.found))
+            split = Split(running.entry, {spout: each.positions for spout, each in found.items()})
             log.warning("topology %s: of transaction %d fail %s", self.wishes.topology, txid, _shown(split.found))
             return Wished(running.wish, split=split)
         untried = " and ".join(map(repr, running.untried))

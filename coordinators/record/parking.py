@@ -9,6 +9,7 @@ others wait for their release.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from functools import reduce
 from itertools import pairwise
@@ -26,7 +27,7 @@ FOUND_MAX = 100
 """How many rows of a spout an outcome names."""
 
 Runs: TypeAlias = tuple[tuple[int, int], ...]
-"""Rows of a file: each run is the position of its first row, and the one after its last row."""
+"""Rows, rising: each run is the position of its first row, and the one after its last row."""
 
 
 @frozen(kw_only=True)
@@ -57,16 +58,16 @@ class StoredRows:
     @property
     def count(self) -> int:
         """How many rows belong to the entry."""
-        return sum(stop - first for first, stop in self.runs)
+        return size_of(self.runs)
 
-    def keeping(self, positions: Iterable[int]) -> StoredRows:
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The positions of the rows that belong to the entry."""
+        return tuple(each for first, stop in self.runs for each in range(first, stop))
+
+    def keeping(self, runs: Runs) -> StoredRows:
         """Return it with these rows of the file only."""
-        return evolve(self, kept=runs_of(positions))
-
-    def without(self, positions: Iterable[int]) -> StoredRows:
-        """Return it without these rows of the file, which belong to it."""
-        gone = set(positions)
-        return self.keeping(each for first, stop in self.runs for each in range(first, stop) if each not in gone)
+        return evolve(self, kept=runs)
 
     def to_json(self) -> dict[str, Json]:
         """Return the stored form."""
@@ -85,13 +86,52 @@ class StoredRows:
 
 def runs_of(positions: Iterable[int]) -> Runs:
     """Return rising positions as runs."""
+    return joined((each, each + 1) for each in positions)
+
+
+def joined(runs: Iterable[tuple[int, int]]) -> Runs:
+    """Return rising runs as few as possible."""
     found: list[tuple[int, int]] = []
-    for each in positions:
-        if found and found[-1][1] == each:
-            found[-1] = found[-1][0], each + 1
-        else:
-            found.append((each, each + 1))
+    for first, stop in runs:
+        if found and found[-1][1] == first:
+            found[-1] = found[-1][0], stop
+        elif first < stop:
+            found.append((first, stop))
     return tuple(found)
+
+
+def size_of(runs: Runs) -> int:
+    """Return how many rows these are."""
+    return sum(stop - first for first, stop in runs)
+
+
+def beginning(runs: Runs, count: int) -> Runs:
+    """Return the first ``count`` rows."""
+    return selected(runs, ((0, count),))
+
+
+def selected(runs: Runs, numbers: Runs) -> Runs:
+    """Return the rows with these numbers, from 0 on, among ``runs``."""
+    found, before = list[tuple[int, int]](), 0
+    for first, stop in runs:
+        size = stop - first
+        for begin, end in numbers:
+            found.append((first + max(0, begin - before), first + min(size, end - before)))
+        before += size
+    return joined(each for each in found if each[0] < each[1])
+
+
+def without(runs: Runs, positions: Iterable[int]) -> Runs:
+    """Return the rows that are not at one of these rising positions."""
+    gone = [*positions]
+    found = list[tuple[int, int]]()
+    for first, stop in runs:
+        begin = first
+        for each in gone[bisect_left(gone, first) : bisect_left(gone, stop)]:
+            found.append((begin, each))
+            begin = each + 1
+        found.append((begin, stop))
+    return joined(each for each in found if each[0] < each[1])
 
 
 # large: one field for each fact that is stored about it
@@ -206,7 +246,7 @@ class Split:
     @property
     def failing(self) -> Parked:
         """The entry of the rows that fail; it stays parked."""
-        return self._with({spout: each.keeping(self._of(spout)) for spout, each in self.whole.stored.items()})
+        return self._with({spout: each.keeping(runs_of(self._of(spout))) for spout, each in self.whole.stored.items()})
 
     @property
     def found(self) -> dict[str, tuple[int, ...]]:
@@ -218,7 +258,9 @@ class Split:
 
         ``part`` is a number that no other part of the transaction has.
         """
-        rest = self._with({spout: each.without(self._of(spout)) for spout, each in self.whole.stored.items()})
+        rest = self._with(
+            {spout: each.keeping(without(each.runs, self._of(spout))) for spout, each in self.whole.stored.items()}
+        )
         return evolve(rest, part=part, is_wanted=True, error="") if rest.rows else None
 
     def _of(self, spout: str) -> tuple[int, ...]:
@@ -232,7 +274,7 @@ class Split:
         for spout, stored in self.whole.stored.items():
             runs = sorted(run for part in parts for run in part.stored[spout].runs)
             is_apart = all(before[1] <= after[0] for before, after in pairwise(runs))
-            is_whole = is_apart and sum(stop - first for first, stop in runs) == stored.count
+            is_whole = is_apart and size_of(tuple(runs)) == stored.count
             assert is_whole, our_bug(f"{self.whole} is split into {parts}")
 
 

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
 
-from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList, Parking
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinators.record.parking import (
+    NOTHING_PARKED,
+    Parked,
+    ParkedList,
+    Parking,
+    Runs,
+    Split,
+    StoredRows,
+    beginning,
+    runs_of,
+    selected,
+    size_of,
+    without,
+)
 from coordinators.values.canonical import Fingerprint
 
 
@@ -42,3 +59,44 @@ def test_skipping_takes_off_the_list() -> None:
 def test_what_is_stored_is_read_again(facts: dict[str, object]) -> None:
     parking = Parking(7, 1, entry(5, **facts))
     assert Parking.from_json(parking.to_json()) == parking
+
+
+ROWS = st.frozensets(st.integers(0, 30)).map(sorted)
+
+
+def rows_in(runs: Runs) -> list[int]:
+    return [row for first, stop in runs for row in range(first, stop)]
+
+
+@given(ROWS, ROWS)
+def test_runs_are_the_rows_that_they_name(rows: list[int], others: list[int]) -> None:
+    runs = runs_of(rows)
+    assert (rows_in(runs), size_of(runs)) == (rows, len(rows))
+    assert rows_in(without(runs, others)) == [row for row in rows if row not in others]
+    assert rows_in(selected(runs, runs_of(others))) == [row for number, row in enumerate(rows) if number in others]
+    assert rows_in(beginning(runs, len(others))) == rows[: len(others)]
+    assert all(before[1] < after[0] for before, after in pairwise(without(runs, others))), "as few as possible"
+
+
+def stored(rows: int, kept: Runs | None = None) -> StoredRows:
+    return StoredRows(file="f", host="h", bytes=1, hash="x", rows=rows, kept=kept)
+
+
+def test_a_split_leaves_the_rows_that_fail_and_releases_the_others_under_the_same_id() -> None:
+    whole = entry(5, stored={"lines": stored(9, ((2, 9),))}, fingerprints={"lines": Fingerprint(7, 1)})
+    parked = ParkedList(None, (entry(3), entry(5), entry(8))).split(Split(whole, {"lines": (2, 6)}))
+    first, failing, rest, last = parked.entries
+    assert (first, last) == (entry(3), entry(8))
+    assert (failing.part, failing.stored["lines"].kept, failing.is_wanted) == (0, ((2, 3), (6, 7)), False)
+    assert (rest.part, rest.stored["lines"].kept, rest.is_wanted) == (1, ((3, 6), (7, 9)), True)
+    assert not failing.fingerprints, "those were of all rows"
+    assert [each.part for each in parked.bind(9).close(9).entries if each.txid == 5] == [0]
+    again = parked.split(Split(failing, {"lines": (6,)}))
+    assert [(each.part, each.rows) for each in again.entries if each.txid == 5] == [(0, 1), (1, 5), (2, 1)]
+    assert Parked.from_json(rest.to_json()) == rest
+
+
+def test_a_split_without_other_rows_leaves_one_entry() -> None:
+    whole = entry(5, stored={"lines": stored(2)})
+    (left,) = ParkedList(None, (entry(5),)).split(Split(whole, {"lines": (0, 1)})).entries
+    assert (left.part, left.rows) == (0, 2)
