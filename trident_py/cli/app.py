@@ -166,7 +166,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_status_options(add("status", where, history, report))
     _add_tx_options(add("tx", where, history, report))
     _add_watch_options(add("watch", where, history, report))
-    _add_try_options(add("try", where, report))
     add("script").add_argument("file", metavar="FILE", help="a script; - for standard input")
     add("doctor", where, report)
     add("explain").add_argument("target", metavar="TARGET", help=TARGET_WORDS)
@@ -174,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in WISHES:
         _add_wish_options(name, add(name, where, report))
     _add_request_options(add("request", where, report))
+    _add_try_options(add("try", where, report))
     ui = add("ui", where, history)
     ui.add_argument(
         "name", metavar="NAME", type=_text, nargs="?", help="the topology; may be left out if there is only one"
