@@ -28,7 +28,7 @@ from coordinators.protocol.messages import (
     TrialPassed,
 )
 from coordinators.protocol.protocol import Wished
-from coordinators.record.parking import Parked, Runs, Split, StoredRows, runs_of, selected
+from coordinators.record.parking import Parked, Runs, Split, StoredRows, runs_of, selected, size_of
 from coordinators.record.wishes import Action, Wish
 from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
 from coordinators.values.canonical import Json
@@ -147,7 +147,11 @@ class BisectDesk:
             running.raising = set()
             return evolve(batch, stored=entry.stored, sieves=True)
         running.search = running.search or Bisection(entry.rows, tuple(sorted(running.raising)))
-        return evolve(batch, stored=running.stored(running.search.trial or ()))
+        rows = running.search.trial or ()
+        log.info(
+            "topology %s: transaction %d: %s, over %d rows", self.wishes.topology, entry.txid, attempt, size_of(rows)
+        )
+        return evolve(batch, stored=running.stored(rows))
 
     def is_running(self, attempt: TransactionAttempt) -> bool:
         """Return true if ``attempt`` is the trial that runs."""
