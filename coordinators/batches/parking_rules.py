@@ -147,7 +147,11 @@ class ParkingRules:
             return "a transaction is skipped by its id"
         if unknown := self._not_on_list(wish.txids):
             return unknown
-        begun = [each.txid for each in self._parked.entries if each.txid in wish.txids and each.released_as]
+        named = [each for each in self._parked.entries if each.txid in wish.txids]
+        begun = [each.txid for each in named if each.released_as]
+        split_off = [each.txid for each in named if each.part and each.is_wanted]
+        if split_off and not begun:
+            return f"the rows of transaction {split_off[0]} that pass are not released yet"
         return f"transaction {begun[0]} is being released" if begun else ""
 
     def _refused_trial(self, wish: Wish) -> str:

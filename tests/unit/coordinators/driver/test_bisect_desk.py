@@ -109,6 +109,18 @@ def test_a_pass_that_is_interrupted_leaves_the_rows_to_the_trials() -> None:
     assert tried(world, "trial-2") == ((0, 2),)
 
 
+def test_rows_that_pass_are_not_skipped_with_those_that_fail() -> None:
+    world = started(raising=[1])
+    wish(world, Action.PAUSE)
+    world.run_until_quiet(TrialPassed(attempt("trial-2")))
+    assert refusal(world, Action.SKIP, 1) == "the rows of transaction 1 that pass are not released yet"
+    assert wish(world, Action.RESUME) == ["BATCH 3:0"]
+    assert refusal(world, Action.SKIP, 1) == "transaction 1 is being released"
+    commits(world, "3:0")
+    assert refusal(world, Action.SKIP, 1) == ""
+    assert parked(world) == ()
+
+
 def test_a_later_leader_starts_the_search_anew() -> None:
     world = started()
     later = taken_over(world, **PARKS)
