@@ -87,8 +87,10 @@ QUICK: Mapping[str, str] = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Over TCP the JVM and Python wait for each other's acknowledgements: 40 of the 110 ms of a small job.
     "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
+    # If Python fetches the rows of a job later than that, Spark 4.3 lets it wait for ever. The default is 15 s.
+    "spark.python.authenticate.socketTimeout": "10m",
 }
-"""Settings that make small jobs faster, and can only be set when a session is built."""
+"""Settings for small jobs, which can only be set when a session is built."""
 
 
 @contextmanager

@@ -76,5 +76,6 @@ def local(builder: SparkSession.Builder) -> SparkSession.Builder:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        .config("spark.python.authenticate.socketTimeout", "10m")  # as where the product makes the session
         .config("spark.ui.showConsoleProgress", "false")
     )
