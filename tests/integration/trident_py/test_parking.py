@@ -218,6 +218,18 @@ def test_an_operator_parks_what_waits_for_its_replay_and_skips_it(tmp_path: Path
     assert select(database, "SELECT total FROM total") == [(36 - 7,)]
 
 
+def test_a_wish_does_not_wait_for_a_leader_that_can_not_come(tmp_path: Path) -> None:
+    topology = TridentTopology("ended")
+    numbers(topology, tmp_path / "never").persistent_aggregate(
+        SQLiteState(tmp_path / "t.db", table="total"), Sum("n"), "total"
+    )
+    query = topology.start(config(), coordination=LocalCoordination())
+    with pytest.raises(PoisonBatchError):
+        query.await_termination(PATIENCE_SECONDS)
+    with pytest.raises(TimeoutError, match="no process leads topology 'ended': the next leader carries out the wish"):
+        query.park(2, timeout=10 * PATIENCE_SECONDS)
+
+
 def test_the_command_line_shows_what_is_parked_and_releases_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
