@@ -8,6 +8,7 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from coordinators.record.store import TopologyIdentity
+from coordinators.record.wishes import Action
 from coordinators.values.secret import Secret
 from trident_py.history.database import HistoryDatabase, NoHistoryError, existing_history
 from trident_py.history.entries import LeadershipEntry, WishEntry
@@ -56,7 +57,7 @@ class TopologyHistory:
 
     def since(self, txid: int) -> list[TransactionHistory]:
         """Return transaction ``txid`` and all later ones, lowest first."""
-        return transactions(self.leaderships, self.database.attempts(self.life, txid, TXID_MAX))
+        return transactions(self.leaderships, self.database.attempts(self.life, txid, TXID_MAX), self._parked())
 
     def transaction(self, txid: int) -> TransactionHistory:
         """Return one transaction.
@@ -64,7 +65,7 @@ class TopologyHistory:
         Raises:
             NoHistoryError: it is unknown.
         """
-        found = transactions(self.leaderships, self.database.attempts(self.life, txid, txid))
+        found = transactions(self.leaderships, self.database.attempts(self.life, txid, txid), self._parked())
         if not found:
             raise NoHistoryError(
                 f"the history in {self.database.shown} knows nothing of transaction {txid} of topology "
@@ -76,6 +77,10 @@ class TopologyHistory:
     def wishes(self, txid: int | None = None) -> list[WishEntry]:
         """Return the commands of operators and of the policy, oldest first; with ``txid`` those that name it."""
         return [each for each in self.database.wishes(self.life) if txid is None or txid in each.event.txids]
+
+    def _parked(self) -> set[int]:
+        decided = (each.event for each in self.database.wishes(self.life))
+        return {txid for each in decided if each.action == Action.PARK and not each.refused for txid in each.txids}
 
     def refreshed(self) -> TopologyHistory:
         """Return the same history with its present leaderships."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -96,12 +96,15 @@ class TransactionHistory:
         }
 
 
-def transactions(leaderships: Iterable[LeadershipEntry], attempts: Sequence[AttemptEntry]) -> list[TransactionHistory]:
+def transactions(
+    leaderships: Iterable[LeadershipEntry], attempts: Sequence[AttemptEntry], parked: Collection[int] = ()
+) -> list[TransactionHistory]:
     """Join entries by transaction, lowest first.
 
     Args:
         leaderships: all leaderships of one life.
         attempts: attempts of the same life, with all attempts of each transaction.
+        parked: the transactions of the same life for which it was decided that they are parked.
     """
     by_epoch = {each.epoch: each for each in leaderships}
     by_txid: dict[int, list[AttemptEntry]] = {}
@@ -110,7 +113,9 @@ def transactions(leaderships: Iterable[LeadershipEntry], attempts: Sequence[Atte
     return [
         TransactionHistory(
             tuple(
-                AttemptHistory(entry, _outcome(entry, entry is entries[-1], by_epoch), by_epoch.get(entry.epoch))
+                AttemptHistory(
+                    entry, _outcome(entry, entry is entries[-1], by_epoch, parked), by_epoch.get(entry.epoch)
+                )
                 for entry in entries
             )
         )
@@ -118,12 +123,14 @@ def transactions(leaderships: Iterable[LeadershipEntry], attempts: Sequence[Atte
     ]
 
 
-def _outcome(entry: AttemptEntry, is_last: bool, by_epoch: Mapping[int, LeadershipEntry]) -> str:
+def _outcome(
+    entry: AttemptEntry, is_last: bool, by_epoch: Mapping[int, LeadershipEntry], parked: Collection[int]
+) -> str:
     if entry.phase in ("committed", "parked", "failed"):
         return entry.phase
     later = [each for epoch, each in by_epoch.items() if epoch > entry.epoch]
     if is_last and any(each.current_txid > entry.txid for each in later):
-        return "committed"  # right before its leader ended
+        return "parked" if entry.txid in parked else "committed"  # right before its leader ended
     leadership = by_epoch.get(entry.epoch)
     has_ended = bool(later) or leadership is None or leadership.ended is not None
     return ABANDONED if has_ended else entry.phase

@@ -54,6 +54,11 @@ def test_a_parked_transaction_says_so_under_later_leaderships_too() -> None:
     assert found.last.outcome == "parked"
 
 
+def test_a_transaction_that_a_takeover_has_closed_was_parked_if_that_was_decided() -> None:
+    given = [entry("3:2", "processed"), entry("4:0", "processed")]
+    assert outcomes(transactions([FIRST, SECOND], given, parked={3})) == ["3:2 parked", "4:0 committed"]
+
+
 def test_the_facts_are_json() -> None:
     (found,) = transactions([FIRST], [entry("1:0", "committed")])
     facts = json.loads(json.dumps(found.facts()))
