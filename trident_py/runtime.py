@@ -44,6 +44,7 @@ from trident_py.engine.spark.shared_job import small_session
 from trident_py.engine.spark.spark_engine import SparkEngine
 from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.parked_rows import ParkedRows
+from trident_py.engine.threads.sifting import Sifting
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
 from trident_py.engine.threads.streams import TopologyStreams
 from trident_py.engine.threads.threads import SpoutThreads
@@ -323,6 +324,10 @@ class _Leadership:
             spouts=spouts,
             branches=branches,
             rereads=frozenset().union(*(branch.rereads for branch in process.plan.branches)),
+            sifting={
+                each.tx_id: Sifting.of(each.tx_id, process.plan.branches, process.config.bad_rows_max)
+                for each in process.plan.spouts
+            },
             commits=self._commits(spouts, participants, reads),
             reads=reads,
             parked=ParkedRows.of(self.store.identity, process.config),
@@ -353,6 +358,7 @@ class _Leadership:
             transaction=self._transaction,
             draw_edge=draw_edge,
             query=reads.answered,
+            bad_rows_max=self.process.config.bad_rows_max,
         )
 
     def _commits(self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads) -> Commits:

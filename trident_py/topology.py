@@ -32,6 +32,7 @@ from trident_py.query import TridentQuery
 from trident_py.rows.schema import names_of, schema_of, shown
 from trident_py.runtime import start_topology
 from trident_py.spouts.adapting import SPOUTS, AnySpout
+from trident_py.streams.dead_letters import with_dead_letters
 from trident_py.streams.row_stream import described
 from trident_py.streams.stream import GroupedStream, Stream, TridentState
 from trident_py.telemetry.installed import installed_listeners
@@ -294,6 +295,9 @@ def _started(
     standby: bool,
 ) -> TridentQuery:
     """Start the declared topology, with its listeners, history and page."""
+    declared, graph = graph, with_dead_letters(graph, config)
+    if graph is not declared:
+        config.state_dir.mkdir(parents=True, exist_ok=True)
     name, planned = graph.topology, plan(graph)
     program = cache(lambda: this_program(code, diagram(graph)))
     told = listening(name, [*listeners, *installed_listeners(name)])

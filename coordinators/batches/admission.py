@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from attrs import define, evolve, field
 
+from coordinators.batches.bad_rows import BadRowsOfAttempts
 from coordinators.batches.definitions import Definitions
 from coordinators.batches.failures import Failures
 from coordinators.batches.spout_coordinator import Ask
@@ -30,6 +31,7 @@ class Admission:
     Attributes:
         machine: the state machine; only read.
         bindings: the bindings of all attempted transactions.
+        bad_rows: the rows that attempts leave out.
         batch_interval: seconds between two new batches, at least; an operator may wish for more.
     """
 
@@ -38,6 +40,7 @@ class Admission:
     times: TransactionTimes
     failures: Failures
     bindings: Bindings
+    bad_rows: BadRowsOfAttempts
     batch_interval: float
     _last_batch_at: float = field(default=-math.inf, init=False)  # when the last new one started
     _window_at: int | None = field(default=None, init=False)

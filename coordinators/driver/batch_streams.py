@@ -10,6 +10,7 @@ from attrs import field, frozen
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.messages import Message
 from coordinators.protocol.protocol import StreamId
+from coordinators.record.bad_rows import BadRow
 from coordinators.record.parking import StoredRows
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
@@ -32,6 +33,9 @@ class Batch:
         sieves: whether no output prepares anything, and the rows that make a row function raise are found. `RowsFailed`
             is posted for each branch and spout that has some.
         stored: by spout, the stored rows of a parked transaction that is released; these spouts don't emit.
+        bad_rows: the rows that branches leave out, if that is fixed because a commit may have begun: any other row that
+            makes a row function raise fails the attempt. None: it isn't fixed, and `BadRowsFound` is posted for rows
+            that make one raise.
     """
 
     attempt: TransactionAttempt
@@ -43,6 +47,7 @@ class Batch:
     stores: bool = False
     sieves: bool = False
     stored: Mapping[str, StoredRows] = field(factory=dict)
+    bad_rows: tuple[BadRow, ...] | None = None
 
 
 class BatchStreams(Protocol):

@@ -22,6 +22,7 @@ from typing import Any, Self
 from attrs import define, evolve, field
 
 from coordinators.batches.admission import Admission
+from coordinators.batches.bad_rows import BadRowsOfAttempts
 from coordinators.batches.definitions import Definitions, check_same
 from coordinators.batches.failures import Failures
 from coordinators.batches.parking_rules import ParkingRules
@@ -36,6 +37,7 @@ from coordinators.protocol.acker import Phases
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import (
     Acked,
+    BadRowsFound,
     Broken,
     Defined,
     DefinitionFailed,
@@ -286,7 +288,8 @@ class CoordinatorDriver:
             yield from self._take(message, now)
 
     def _take_request(
-        self, message: Request | StopRequested | OutputsAnswered | RowsFailed | RowsStored | TrialPassed
+        self,
+        message: Request | StopRequested | OutputsAnswered | RowsFailed | RowsStored | BadRowsFound | TrialPassed,
     ) -> Iterable[Event]:
         match message:
             case OutputsAnswered():
@@ -294,9 +297,9 @@ class CoordinatorDriver:
             case TrialPassed() | RowsFailed() | RowsStored(attempt=TransactionAttempt(is_trial=True)):
                 self.trials.take(message)
                 return ()
-            case RowsStored(attempt):
+            case RowsStored(attempt) | BadRowsFound(attempt):
                 if self.machine.is_live(attempt):
-                    self.parking.take_stored(message)
+                    self._take_rows(message)
                 return ()
             case StopRequested(drain):
                 self.stopping = True
@@ -304,6 +307,12 @@ class CoordinatorDriver:
                 return (Stopping(),)
             case _:
                 return self.wishes.hear(message, is_stopping=self.stopping)
+
+    def _take_rows(self, message: RowsStored | BadRowsFound) -> None:
+        if isinstance(message, RowsStored):
+            self.parking.take_stored(message)
+        else:
+            self.admission.bad_rows.take(message)
 
     def _carry_out(self, commands: list[Command], now: float) -> None:
         stores = [command for command in commands if isinstance(command, StoreRecord)]
@@ -355,6 +364,7 @@ class CoordinatorDriver:
             self.streams.emit_batch(evolve(batch, parks=parking.first_attempt_id))
             return
         metadata, number = self.admission.metadata(txid), self.bindings.number(txid)
+        batch = evolve(batch, bad_rows=self.admission.bad_rows.fixed(txid, self.machine.committing))
         if self.machine.storing == txid:
             metadata = {spout: each for spout, each in metadata.items() if spout in self.stored_spouts}
             batch = evolve(batch, parks=attempt.attempt_id, stores=True)
@@ -488,6 +498,7 @@ def _admission(
         times=TransactionTimes(clock, dict(record.times)),
         failures=Failures.restored(topology, record, settings),
         bindings=record.bindings,
+        bad_rows=BadRowsOfAttempts.restored(record),
         batch_interval=settings.batch_interval,
     )
 

@@ -129,6 +129,7 @@ class RecordWriter:
             standing=machine.standing if stored is None else stored.standing,
             parked=machine.parked if stored is None else stored.parked,
             outcomes=(*self.record.outcomes, *outcomes)[-OUTCOMES_KEPT:],
+            bad_rows=admission.bad_rows.durable(committing),
         )
         self.store.write(record)
         self.record = record
@@ -138,6 +139,7 @@ class RecordWriter:
         number = admission.first_number(current_txid)
         admission.definitions.close_before(number)
         admission.definitions.forget_before(number - 1)
+        admission.bad_rows.forget_before(current_txid)
         admission.bindings = admission.bindings.kept_from(min(self.owed.upto + 1, current_txid - 1))
 
     def _intent(self, attempt: TransactionAttempt) -> CommitIntent:

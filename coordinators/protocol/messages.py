@@ -9,6 +9,7 @@ from typing import Any
 from attrs import field, frozen
 
 from coordinators.protocol.protocol import StreamId
+from coordinators.record.bad_rows import BadRow
 from coordinators.record.parking import StoredRows
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json
@@ -158,6 +159,14 @@ class RowsStored:
 
 
 @frozen
+class BadRowsFound:
+    """The rows of a spout that branches leave out of ``attempt``; posted before the emission is acked."""
+
+    attempt: TransactionAttempt
+    rows: tuple[BadRow, ...]
+
+
+@frozen
 class RowsFailed:
     """These rows of ``spout`` make a row function raise; posted before the job that has found them is acked.
 
@@ -243,6 +252,7 @@ DefinitionMessage = Defined | NotReady | DefinitionFailed | OffsetsResolved | Fi
 
 Message = (
     Acked
+    | BadRowsFound
     | Broken
     | DefinitionMessage
     | Failed

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from attrs import asdict, evolve, field, frozen
 
+from coordinators.record.bad_rows import BadRow, bad_rows_json, bad_rows_of
 from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList, Parking
 from coordinators.record.wishes import NOTHING_STANDS, Outcome, Standing
 from coordinators.values.attempt import INITIAL_TXID, TransactionAttempt
@@ -114,8 +115,8 @@ class Bindings:
         return Bindings(empty, self.forgotten + forgotten, released)
 
 
-RECORD_VERSION = 7
-"""Of the format of records. Versions 1 to 6 were written before the first release; they are refused."""
+RECORD_VERSION = 8
+"""Of the format of records. Versions 1 to 7 were written before the first release; they are refused."""
 
 INLINE_BYTES_MAX = 4 * 1024
 """The maximum size of metadata that is stored in the head, see `INLINE_TOTAL_BYTES_MAX`."""
@@ -193,6 +194,7 @@ class CoordinatorRecord:
         standing: the wishes of operators that are in effect.
         outcomes: of the last wishes, oldest first.
         parked: the transaction that is being parked, and the parked ones.
+        bad_rows: by txid, the rows that each attempt leaves out, of transactions in ``committing`` that have some.
     """
 
     epoch: int
@@ -216,6 +218,7 @@ class CoordinatorRecord:
     standing: Standing = NOTHING_STANDS
     outcomes: tuple[Outcome, ...] = ()
     parked: ParkedList = NOTHING_PARKED
+    bad_rows: Mapping[int, tuple[BadRow, ...]] = field(factory=dict)
 
     @property
     def closed_number(self) -> int:
@@ -291,6 +294,11 @@ def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]
             "empty": list(record.bindings.empty),
             "forgotten": record.bindings.forgotten,
             "released": {str(txid): parked for txid, parked in record.bindings.released.items()},
+        }
+    if record.bad_rows:
+        body["bad_rows"] = {
+            str(txid): _inline_or_blob(f"bad_rows.{txid}", bad_rows_json(rows), 0, blobs)
+            for txid, rows in record.bad_rows.items()
         }
     if record.parked.parking is not None:
         body["parking"] = _inline_or_blob("parking", record.parked.parking.to_json(), 0, blobs)
@@ -417,6 +425,7 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         standing=Standing.from_json(body["standing"]) if "standing" in body else NOTHING_STANDS,
         outcomes=tuple(map(Outcome.from_json, definition(body["outcomes"]) if "outcomes" in body else ())),
         parked=_parked(body, definition),
+        bad_rows={int(txid): bad_rows_of(definition(entry)) for txid, entry in body.get("bad_rows", {}).items()},
     )
 
 
@@ -456,7 +465,7 @@ def _verified(head: str, where: str) -> dict[str, Any]:
 def _shaped(where: str, build: Callable[[], CoordinatorRecord]) -> CoordinatorRecord:
     try:
         return build()
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise _unreadable(where, f"it lacks or misnames a part ({error!r})") from error
 
 

@@ -367,4 +367,5 @@ def _after(
         failures={each: failure for each, failure in record.failures.items() if each > txid},
         times={each: time for each, time in record.times.items() if each >= txid},
         parked=record.parked.close(txid),
+        bad_rows={each: rows for each, rows in record.bad_rows.items() if each > txid},
     )

@@ -75,7 +75,7 @@ def test_generated_reference_is_current(name: str) -> None:
 
 def test_command_line_page_has_every_command() -> None:
     text = reference.command_line()
-    assert re.findall(r"^## trident (\w+)$", text, re.MULTILINE) == list(COMMANDS)
+    assert re.findall(r"^## trident ([\w-]+)$", text, re.MULTILINE) == list(COMMANDS)
 
 
 def test_configuration_page_has_every_setting() -> None:

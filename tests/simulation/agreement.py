@@ -18,8 +18,11 @@ def check_agreement(stores: Mapping[str, Store], committed: int, group_max: int)
             raise Violation("S11", story)
         if store.fed_by:
             check_values(store, stores[store.fed_by], committed)
-    for one, other in combinations([store for store in there.values() if not store.fed_by], 2):
+    for one, other in combinations([store for store in there.values() if not (store.fed_by or store.collects)], 2):
         _check_rows(one, other, committed)
+    for letters in (store for store in there.values() if store.collects):
+        for good in (store for store in there.values() if store.leaves_out):
+            _check_whole(good, letters, committed)
 
 
 def check_together(stores: Mapping[str, Store]) -> None:
@@ -43,6 +46,16 @@ def _check_rows(one: Store, other: Store, committed: int) -> None:
         is_gap = here.is_passed_over or there.is_passed_over
         if not is_gap and _read_by(other, here.rows) != _read_by(one, there.rows):
             raise Violation("S2", f"{one.name} has {here}, {other.name} has {there}")
+
+
+def _check_whole(good: Store, letters: Store, committed: int) -> None:
+    """S25: each row of a batch is in a store, or it is a bad one."""
+    due: dict[str, int] = {}
+    for here, bad in zip(good.ledger[:committed], letters.ledger[:committed], strict=True):
+        for spout, position in sorted([*here.rows, *bad.rows]):
+            if position != due.get(spout, 0):
+                raise Violation("S25", f"{good.name} has {here}, {letters.name} has {bad}, due is {due}")
+            due[spout] = position + 1
 
 
 def _read_by(store: Store, rows: Rows) -> Rows:

@@ -50,10 +50,11 @@ FAULTS = {
     "executor lost": 0.3,
     "late write first": 0.3,
     "corrected": 0.5,
+    "a row raises": 0.3,
 }
 """Faults of single steps; those of whole processes are the nemesis's."""
 
-APART = ("source away", "commit at once", "executor lost", "late write first", "corrected")
+APART = ("source away", "commit at once", "executor lost", "late write first", "corrected", "a row raises")
 """Drawn by themselves, so that what they do to a world leaves its other faults as they are."""
 
 

@@ -111,6 +111,10 @@ class Explorer:
             stores[name].reads = frozenset(read)
         if scope.feeds:
             stores["fed"] = Store("fed", scope.fed, self.rules, inline=True, fed_by=scope.feeds)
+        if scope.collects:
+            for store in stores.values():
+                store.leaves_out = True
+            stores["letters"] = Store("letters", scope.collects, self.rules, scope.inline, scope.locks, collects=True)
         return stores
 
     def _successors(self, before: bytes) -> Iterator[tuple[World, str]]:

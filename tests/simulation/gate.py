@@ -37,6 +37,10 @@ SINGLE: dict[str, Any] = {"rows": 1, "max_spout_pending": 1, "processes": 1}
 BISECTED: dict[str, Any] = {**SINGLE, "rows": 2, "any_size": True}
 """One transaction, in one process."""
 
+ROW = "a row raises"
+COLLECTED: dict[str, Any] = {**SINGLE, "rows": 2, "collects": UNDO, "lives": 3}
+"""Bad rows go into a store of their own."""
+
 JOIN: dict[str, Any] = {
     "sources": ("left", "right"),
     "stores": (UNDO, UNDO),
@@ -139,6 +143,9 @@ SCOPES = {
         Scope("parked and refused: two wishes", {PARK: 2}, stores=(UNDO, StoreKind.UNFENCED), **SINGLE),
         Scope("parked, fed: a kill", {PARK: 1, "kill": 1}, feeds="store0", **SINGLE),
         Scope("parked, windows: a kill", {PARK: 1, "kill": 1}, windows=True, **SINGLE),
+        Scope("a row that raises once, and a kill", {ROW: 1, "kill": 1}, stores=(COMPARE,), **COLLECTED),
+        Scope("a row that raises once, and a late commit", {ROW: 1, **LATE}, stores=(COMPARE,), **COLLECTED),
+        Scope("rows that raise, opaque: a kill", {ROW: 2, "kill": 1}, exact=False, stores=(UNDO,), **COLLECTED),
         Scope("fed: a crash at any step", {"crash at a step": 1}, feeds="store0"),
         Scope("fed: a kill", {"kill": 1}, feeds="store0"),
         Scope("fed, opaque: a kill", {"kill": 1}, feeds="store0", exact=False),
@@ -293,6 +300,8 @@ GATE = {
     "bisected as listed": "bisected and released",
     "trials undone": "bisected and released",
     "decided once": "parked twice, several messages in a turn",
+    "bad rows fixed": "a row that raises once, and a kill",
+    "bad rows with the intent": "a row that raises once, and a kill",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""
 

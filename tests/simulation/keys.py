@@ -91,6 +91,7 @@ def _record(record: Any) -> Any:
         _parked(record.parked),
         str(record.declared and (sorted(record.states.items()), record.declared, record.accepted, record.gaps)),
         str([(name, list(cursors.items())) for name, cursors in record.cursors.items()]),
+        str(record.bad_rows),
     )
 
 
@@ -147,6 +148,7 @@ def _driver(world: World, process: Process) -> Any:
         tuple(wish.id for wish in driver.wishes.waiting),
         _definitions(driver.definitions),
         str(driver.bindings),
+        str(sorted((str(attempt), found) for attempt, found in driver.admission.bad_rows._found.items() if found)),
         tuple(
             (str(root), ledger.value, ledger.outstanding, ledger.initialised, len(ledger.heard))
             for bucket in driver.phases.acker._buckets
@@ -233,13 +235,13 @@ def _plane(process: Process) -> Any:
 def _executor(executor: TridentBoltExecutor) -> Any:
     return (
         f"{executor.attempt} {executor.batch.parks} {executor.batch.stores} {executor.batch.sieves}",
-        str(executor.batch.stored),
+        f"{executor.batch.stored} {executor.batch.bad_rows}",
         tuple(sorted(executor.emitting)),
         tuple(sorted(executor.waiting)),
         str(sorted(map(str, executor.jobs))),
         executor.is_cancelled,
         str(sorted(executor._receipts.items())),
-        str([(spout, each.batch) for spout, each in sorted(executor._emitted.items())]),
+        str([(spout, each.batch, each.sifted) for spout, each in sorted(executor._emitted.items())]),
     )
 
 

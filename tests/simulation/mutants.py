@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -12,6 +12,7 @@ from attrs import define, evolve
 from coordinators.backends.zookeeper.record_store import RecordRequests, ZooKeeperRecordStore, requests_for
 from coordinators.backends.zookeeper.znodes import ANY_VERSION, Check, Put, Step
 from coordinators.batches.admission import Admission
+from coordinators.batches.bad_rows import BadRowsOfAttempts
 from coordinators.batches.definitions import Definitions
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.driver.bisect_desk import BisectDesk
@@ -21,11 +22,12 @@ from coordinators.protocol.acker import Acker, Completed, Outcome
 from coordinators.protocol.master import MasterBatchCoordinator
 from coordinators.protocol.messages import Fingerprinted, OffsetsResolved
 from coordinators.protocol.protocol import CancelAttempt, Command, EmitBatch, EmitSuccess, StoreRecord, Wished
+from coordinators.record.bad_rows import BadRow
 from coordinators.record.record import Bindings, CoordinatorRecord, EncodedRecord
 from coordinators.record.wishes import Wish
 from coordinators.takeover import takeover
 from coordinators.takeover.takeover import Adopt, Moved, Torn, recover
-from coordinators.values.attempt import CommitToken
+from coordinators.values.attempt import CommitToken, TransactionAttempt
 from coordinators.values.errors import StateError
 from coordinators.values.transaction_time import TransactionTimes
 from tests.simulation.rules import Rules
@@ -138,6 +140,24 @@ class StartingAfresh(CoordinatorDriver):
     def start(self, now: float, wall: float) -> None:
         self.failures.retries.known.clear()
         super().start(now, wall)
+
+
+class FindingBadRowsAnew(BadRowsOfAttempts):
+    """Lets each attempt leave out what fails in it."""
+
+    __slots__ = ()
+
+    def fixed(self, txid: int, committing: Iterable[TransactionAttempt]) -> None:
+        return None
+
+
+class KeepingBadRowsInMemory(BadRowsOfAttempts):
+    """Stores the intent to commit without the rows that are left out."""
+
+    __slots__ = ()
+
+    def durable(self, committing: Iterable[TransactionAttempt]) -> dict[int, tuple[BadRow, ...]]:
+        return {}
 
 
 class FailingAlone(MasterBatchCoordinator):
@@ -462,6 +482,10 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
         driver.times.__class__ = GoingByTheClock
     if not rules.has("bisected as listed"):
         driver.bisecting.__class__ = BisectingWhatIsGone
+    if not rules.has("bad rows fixed"):
+        driver.admission.bad_rows.__class__ = FindingBadRowsAnew
+    if not rules.has("bad rows with the intent"):
+        driver.admission.bad_rows.__class__ = KeepingBadRowsInMemory
     if not rules.has("decided once"):
         driver.wishes.__class__ = DecidingTwice
     if not rules.has("all reports"):

@@ -357,7 +357,10 @@ class Oracle:
 
     def _check_rows(self, store: Store, available: dict[str, int]) -> None:
         """L1: a store has all rows that its branch reads."""
+        if store.collects:
+            return
         rows = [row for entry in self._whole(store) for row in entry.rows]
+        rows += [row for each in self.world.stores.values() if each.collects for e in each.ledger for row in e.rows]
         rows += [row for part in self.world.parked.skipped for row in self.world.parked.rows[part]]
         due = {name: rows for name, rows in available.items() if not store.reads or source_of(name) in store.reads}
         found = {name: sum(1 for spout, _ in rows if spout == name) for name in due}

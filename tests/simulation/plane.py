@@ -16,6 +16,7 @@ from coordinators.batches.spout_coordinator import Ask
 from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import (
     Acked,
+    BadRowsFound,
     Diagnosis,
     FailureKind,
     Fingerprinted,
@@ -26,6 +27,7 @@ from coordinators.protocol.messages import (
     RowsStored,
 )
 from coordinators.protocol.protocol import StreamId
+from coordinators.record.bad_rows import BadRow
 from coordinators.record.parking import StoredRows
 from coordinators.record.record import CoordinatorRecord
 from coordinators.values.attempt import CommitToken, TransactionAttempt
@@ -65,6 +67,7 @@ from trident_py.engine.plane.stimuli import (
     OutputsWanted,
     ReadDone,
     ReadWanted,
+    SiftedInput,
     SpoutSucceeded,
     StepCommitted,
     StepFailed,
@@ -277,13 +280,31 @@ class Plane:
                 return
             rows, resolved = self._emitted(emit, world.sources[spout])
             stored = (self._stored(emit, rows),) if emit.stores else ()
+            bad = self._bad_rows(emit, rows, is_exact=world.sources[spout].exact)
         except Violation:
             raise
         except Exception as error:  # noqa: BLE001 - what an emitter raises fails its attempt
             kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.USER_CODE
             self._emission_failed(emit, error, kind)
             return
-        self.report(self._given(emit, rows, (*resolved, *stored)))
+        self.report(self._given(emit, rows, (*resolved, *stored), bad))
+
+    def _bad_rows(self, emit: Emit, rows: Rows, *, is_exact: bool) -> Rows:
+        """The rows over which a function raises, which may pass the next time; or those that are fixed.
+
+        Raises:
+            ValueError: one of the others raises.
+        """
+        world, fixed = self.process.world, emit.bad_rows if is_exact else None
+        if emit.stores or not any(store.collects for store in self.process.outputs.values()):
+            return ()
+        raising = [row for row in rows if world.chance.happens("a row raises")]
+        if fixed is None:
+            return tuple(raising)
+        known = {(each.spout, each.hash) for each in fixed}
+        if not known.issuperset(raising):
+            raise ValueError("user code")
+        return tuple(row for row in rows if row in known)
 
     def _stored_rows(self, emit: Emit) -> Rows | None:
         """Those that belong to a part of a parked transaction."""
@@ -297,8 +318,17 @@ class Plane:
         stored = StoredRows(file=file, host=self.process.name, bytes=len(rows), hash="", rows=len(rows))
         return RowsStored(emit.attempt, emit.spout, stored)
 
-    def _given(self, emit: Emit, rows: Rows, resolved: tuple[OffsetsResolved | RowsStored, ...]) -> Emitted:
-        number = list(self.process.world.sources).index(emit.spout)
+    def _given(
+        self, emit: Emit, rows: Rows, resolved: tuple[OffsetsResolved | RowsStored, ...], bad: Rows = ()
+    ) -> Emitted:
+        number, outputs = list(self.process.world.sources).index(emit.spout), self.process.outputs.values()
+        good = tuple(row for row in rows if row not in bad)
+        found = tuple(
+            BadRow(branch=store.name, spout=spout, hash=position, operation="", error="")
+            for store in outputs
+            for spout, position in bad
+            if not store.collects
+        )
         return Emitted(
             attempt=emit.attempt,
             spout=emit.spout,
@@ -311,7 +341,12 @@ class Plane:
                 for branch, each in enumerate(self.machine.shape.branches)
                 if emit.spout in each.spouts and not emit.stores
             },
-            resolved=resolved,
+            resolved=(*resolved, BadRowsFound(emit.attempt, found)) if found else resolved,
+            sifted={
+                branch: SiftedInput(read, len(read) < self.process.world.large_rows)
+                for branch, store in enumerate(outputs)
+                if (read := bad if store.collects else good) != rows
+            },
         )
 
     def _emission_failed(self, emit: Emit, error: Exception, kind: FailureKind) -> None:
@@ -409,7 +444,9 @@ class Plane:
         told: list[Message] = []
         for number, (spout, given) in enumerate(member.inputs.items()):
             if self.process.world.sources[spout].exact:
-                seen = Fingerprint(len(given.batch), sum(position for _, position in given.batch))
+                executor = self.machine._executors.get(attempt)
+                rows = executor._emitted[spout].batch if executor else given.batch  # with bad rows, too
+                seen = Fingerprint(len(rows), sum(position for _, position in rows))
                 told.append(Fingerprinted(attempt, spout, seen))
             told.append(Acked(attempt, StreamId.BATCH, given.edge, () if number else tuple(tasks)))
         heard = [task for task in tasks if not chance.happens("report lost")]

@@ -251,7 +251,7 @@ class Process:
             max_spout_pending=self.world.max_spout_pending,
             message_timeout=MESSAGE_TIMEOUT_SECONDS,
             idle_turn=0.5,
-            store_intents=self.world.pins,
+            store_intents=self.world.pins or any(store.collects for store in self.world.stores.values()),
             group_max=self.world.group_max,
             attempts=self.world.attempts,
             backoff=self.world.backoff,

@@ -89,6 +89,8 @@ RULES = {
     "bisected as listed": "a transaction that was released or skipped meanwhile is not split",
     "trials undone": "an output undoes what it did for a trial",
     "decided once": "a wish to park that was decided in a turn is not read again in it",
+    "bad rows fixed": "from its first commit on, every attempt of a transaction leaves out the same bad rows",
+    "bad rows with the intent": "the write of the intent to commit has the rows that the attempt leaves out",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

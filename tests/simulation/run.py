@@ -84,6 +84,21 @@ def park(world: World, seed: int) -> None:
         world.parks_poison, world.poison, world.attempts = True, chance.randrange(1, 6), 3
 
 
+def collect(world: World, seed: int) -> None:
+    """Have rows raise, and end in a store of their own, in some worlds."""
+    chance = random.Random(f"{seed} collects")
+    is_plain = not (world.leaves or world.parks_poison or any(store.reads for store in world.stores.values()))
+    if not is_plain or chance.random() < 0.4:
+        return
+    world.added = None
+    for store in world.stores.values():
+        store.leaves_out = not store.fed_by
+    exact = all(source.exact for source in world.sources.values())
+    kind = chance.choice([StoreKind.UNDO, *([StoreKind.COMPARE] if exact else [])])
+    locks = chance.random() < 0.5
+    world.stores["letters"] = Store("letters", kind, world.rules, chance.random() < 0.5, locks, collects=True)
+
+
 def world_of(dice: Dice, rules: Rules) -> World:
     """A world whose size, kinds and faults are drawn from a seed."""
     chance = dice.random
@@ -119,6 +134,7 @@ def world_of(dice: Dice, rules: Rules) -> World:
     branch_out(world, dice.seed)
     share_a_database(world, dice.seed)
     park(world, dice.seed)
+    collect(world, dice.seed)
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
     return world
 
@@ -164,7 +180,7 @@ def plan_faults(world: World, dice: Dice) -> None:
 
 def plan_parking(world: World, chance: random.Random) -> bool:
     """When an operator parks something, and mends it; whether one does."""
-    if chance.random() < 0.6:
+    if chance.random() < 0.6 or "letters" in world.stores:
         return False
     for _ in range(chance.choice([1, 2, 4])):
         world.nemesis("park", chance.uniform(0.0, FAULTY_SECONDS), chance.choice([0, 0, 1, 3]))

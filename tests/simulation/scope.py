@@ -40,6 +40,7 @@ class Scope:
         feeds: the store whose new values go into one more; none: "".
         fed: what that one is: a state, or a sink, which keeps what it has.
         together: whether all stores are in one database, and commit in one transaction of it.
+        collects: what the store for bad rows can do; None: no row function raises.
         lives: how often processes may be started, all in all.
     """
 
@@ -69,6 +70,7 @@ class Scope:
     feeds: str = ""
     fed: StoreKind = StoreKind.UNDO
     together: bool = False
+    collects: StoreKind | None = None
     processes: int = 2
     lives: int = 2
 

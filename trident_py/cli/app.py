@@ -41,6 +41,7 @@ COMMANDS = {
     "drain": "commit the batches in flight of a topology, then pause it",
     "rate": "slow a topology down until `trident resume`",
     "request": "send a request to a running topology, as `TridentQuery.execute` does in its own process",
+    "dead-letters": "show the rows that branches have left out because a row function raised",
     "try": "run other code over the rows of a parked transaction, and write nothing",
     "ui": "serve the page of a topology from its history, whether it runs or not",
     "reset": "delete a topology's position, so that it starts from the beginning",
@@ -173,14 +174,18 @@ def _parser() -> argparse.ArgumentParser:
     for name in WISHES:
         _add_wish_options(name, add(name, where, report))
     _add_request_options(add("request", where, report))
+    _add_letters_options(add("dead-letters", where, report))
     _add_try_options(add("try", where, report))
-    ui = add("ui", where, history)
+    _add_ui_options(add("ui", where, history))
+    _add_reset_options(add("reset", where))
+    return parser
+
+
+def _add_ui_options(ui: argparse.ArgumentParser) -> None:
     ui.add_argument(
         "name", metavar="NAME", type=_text, nargs="?", help="the topology; may be left out if there is only one"
     )
     _add_serve_options(ui, "127.0.0.1:8080")
-    _add_reset_options(add("reset", where))
-    return parser
 
 
 def _add_status_options(status: argparse.ArgumentParser) -> None:
@@ -307,6 +312,13 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
     tx.add_argument("--parquet", metavar="FILE", type=Path, help="write the rows of one spout to FILE (rows)")
     tx.add_argument("--spout", metavar="NAME", type=_text, help="only the rows of this spout (rows)")
     _add_parked_dir_option(tx)
+
+
+def _add_letters_options(letters: argparse.ArgumentParser) -> None:
+    letters.set_defaults(module="letters")
+    letters.add_argument("name", metavar="NAME", type=_text, help="the topology")
+    letters.add_argument("action", metavar="list", choices=["list"], help="list the last ones")
+    letters.add_argument("--last", metavar="N", type=_positive, default=20, help="the number of dead letters (20)")
 
 
 def _add_try_options(trying: argparse.ArgumentParser) -> None:

@@ -166,6 +166,12 @@ class Operation(ABC):
     is_repeatable: ClassVar[bool] = True
     """Whether it returns the same rows when it receives the same batch again."""
 
+    collects: ClassVar[bool] = False
+    """Whether its rows are those that the branches through its input leave out."""
+
+    yields: bool = False
+    """Whether it collects them only where no other operation does."""
+
     @property
     def only_places(self) -> bool:
         """Whether it only decides the partition of a row."""
@@ -262,6 +268,11 @@ class Node:
         if self.schema is None:
             raise AssertionError(f"Spark was not asked yet which fields {self.operation.title} gives")
         return self.schema
+
+    @property
+    def source(self) -> Source | None:
+        """The spout that it is; None: it is another operation."""
+        return self.operation if isinstance(self.operation, Source) else None
 
     @property
     def ancestry(self) -> list[Node]:

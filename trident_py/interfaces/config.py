@@ -19,6 +19,9 @@ from coordinators.backends.zookeeper.access import ZooKeeperAccess, ZooKeeperTLS
 from coordinators.values.secret import Secret
 from trident_py.errors import ConfigError
 
+BAD_ROWS_MAX = 10_000
+"""How many rows of a batch a branch leaves out at most: they are stored in one write, with the intent to commit."""
+
 
 @frozen
 class ServeAddress:
@@ -102,6 +105,15 @@ def _one_of(*known: str) -> Callable[[Any, Attribute[Any], Any], None]:
             raise ConfigError(f"{attribute.name} must be {' or '.join(map(repr, known))}, not {value!r}")
 
     return check
+
+
+def _bad_rows(_: object, attribute: Attribute[Any], value: object) -> None:
+    is_share = isinstance(value, float) and 0 < value < 1
+    if not is_share and not (type(value) is int and 0 < value <= BAD_ROWS_MAX):
+        raise ConfigError(
+            f"{attribute.name} must be a number of rows from 1 to {BAD_ROWS_MAX:,}, or a share of the batch such as "
+            f"0.01, not {value!r}"
+        )
 
 
 def _absolute_znode(_: object, attribute: Attribute[Any], value: object) -> None:
@@ -194,6 +206,10 @@ class TridentConfig:
         on_poison: ``"halt"`` or ``"park"``: whether a transaction that has failed as often as `retry` allows ends the
             topology, or is left out until it is released (docs/how-to/mending.md).
         park_max: the number of parked transactions at which the next poisoned one ends the topology all the same.
+        on_bad_row: ``"fail"`` or ``"quarantine"``: whether a row that makes a row function raise fails its batch, or is
+            left out and becomes a dead letter. The latter calls `Stream.on_error` for each spout.
+        bad_rows_max: the number of rows that one branch may leave out of a batch, up to 10,000, or their share of the
+            batch, below 1.0. A batch with more bad rows fails.
         parked_dir: the directory for rows of parked transactions whose spouts can't emit them again; it must be one
             that all machines share on which the topology may run. None: ``state_dir``.
         accept: the intended changes of the topology: strings that a start prints when it refuses the changes. Each
@@ -224,6 +240,8 @@ class TridentConfig:
     store_patience: float | None = field(default=None, converter=optional(seconds), validator=_patience)
     on_poison: str = field(default="halt", validator=_one_of("halt", "park"))
     park_max: int = field(default=100, validator=_whole(1))
+    on_bad_row: str = field(default="fail", validator=_one_of("fail", "quarantine"))
+    bad_rows_max: float = field(default=1000, validator=_bad_rows)
     parked_dir: Path | None = field(default=None, converter=optional(Path))
     accept: tuple[str, ...] = field(default=(), converter=_texts, validator=_changes)
     zookeeper: str | None = field(default=None, validator=_connection_string)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -22,6 +22,7 @@ from trident_py.graph.output import CommitStream, Output, OutputPlace, output_of
 from trident_py.graph.partitioning import fields_before, hint_before, hinted
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.spouts import ITridentSpout
+from trident_py.planner.quarantine import Quarantine, Quarantined, row_functions
 from trident_py.spark.frames import DeferredScan, empty_frame
 from trident_py.spouts.adapting import as_trident_spout
 from trident_py.worker.counters import building, counting_at
@@ -100,13 +101,20 @@ class Branch:
         name: the name of the state or sink; unique among the branches.
         spouts: the ``tx_id`` of each spout that it reads.
         end: its last node.
+        declared: its last node, with all operations that lead to it, also those that `sieves` runs.
         output: the output of the result; None for an unconsumed stream.
+        sieves: by spout, the row functions that run when the spout emits. Rows over which one raises are left out, and
+            the branch begins with what comes of the others. None: it has no such function.
+        collects: the branches whose bad rows it reads, in the place of the rows of its spouts.
     """
 
     name: str
     spouts: tuple[str, ...]
     end: Node
+    declared: Node
     output: OutputPlace | None
+    sieves: Mapping[str, RowPipeline] = field(factory=dict)
+    collects: frozenset[str] = frozenset()
 
     def build(
         self,
@@ -131,16 +139,8 @@ class Branch:
     def row_functions(self) -> dict[str, list[RowPipeline]]:
         """Return the row functions before everything else, of each path, by the spout at which it begins."""
         found: dict[str, list[RowPipeline]] = {}
-        for path in _paths(self.end):
-            source = path[0].sources[0]
-            rows = RowPipeline(source.schema)
-            for node in path[1:]:
-                more = node.operation.fused(rows) if len(node.inputs) == 1 else None
-                if more is None:
-                    break
-                rows = more
-            if rows.steps:
-                found.setdefault(source.tx_id, []).append(rows)
+        for each in row_functions(self.declared):
+            found.setdefault(each.spout, []).append(each.pipeline)
         return found
 
     @property
@@ -153,12 +153,6 @@ class Branch:
     def reads_all(self) -> bool:
         """Whether it certainly reads every row; the user's ``transform`` may have a ``limit``."""
         return all(node.operation.reads_all for node in self.end.ancestry)
-
-
-def _paths(node: Node) -> list[list[Node]]:
-    """Return the paths to ``node``, each from a node without inputs."""
-    before = [path for each in node.inputs for path in _paths(each)]
-    return [[*path, node] for path in before] or [[node]]
 
 
 @frozen
@@ -180,7 +174,8 @@ def plan(graph: Graph) -> Plan:
     """Return the plan, as far as it is known without Spark."""
     spouts = tuple(map(_spout_plan, graph.sources))
     known = [(name, node) for name, node in ends_of(graph) if all(each.schema is not None for each in node.ancestry)]
-    return Plan(graph, spouts, tuple(_branch(graph, name, node) for name, node in known))
+    divided = Quarantine(graph, known).branches()
+    return Plan(graph, spouts, tuple(_branch(graph, name, node, divided.get(name)) for name, node in known))
 
 
 def check(planned: Plan, spark: SparkSession) -> Plan:
@@ -240,8 +235,17 @@ def _spout_plan(source: Source) -> SpoutPlan:
     return SpoutPlan(tx_id=source.tx_id, spout=as_trident_spout(source.spout), schema=source.schema)
 
 
-def _branch(graph: Graph, name: str, node: Node) -> Branch:
-    return Branch(name=name, spouts=node.spouts, end=hinted(node), output=placed(graph, node))
+def _branch(graph: Graph, name: str, node: Node, divided: Quarantined | None) -> Branch:
+    begun = divided or Quarantined(node)
+    return Branch(
+        name=name,
+        spouts=node.spouts,
+        end=hinted(begun.end),
+        declared=hinted(node),
+        output=placed(graph, node),
+        sieves=begun.sieves,
+        collects=begun.collects,
+    )
 
 
 def ends_of(graph: Graph) -> list[tuple[str, Node]]:
@@ -252,7 +256,7 @@ def ends_of(graph: Graph) -> list[tuple[str, Node]]:
         output = output_of(node)
         if output is not None and node.phase is Phase.PROCESSING:
             ends.append((output.name, node))
-        elif node.phase is Phase.PROCESSING and not graph.consumers(node):
+        elif node.phase is Phase.PROCESSING and all(each.operation.collects for each in graph.consumers(node)):
             name = unused(node.label or "-".join(node.spouts), taken)
             taken.add(name)
             ends.append((name, node))

@@ -57,6 +57,11 @@ def names_of(fields: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
+def nullable(schema: t.StructType) -> list[t.StructField]:
+    """Return the fields of ``schema`` as nullable, as in a row that only holds a report."""
+    return [t.StructField(each.name, each.dataType, True, each.metadata) for each in schema.fields]
+
+
 def select(schema: t.StructType, names: Sequence[str]) -> t.StructType:
     """Return the fields ``names``, in this order.
 

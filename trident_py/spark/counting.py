@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StringType, StructField, StructType
 
-from trident_py.rows.schema import arrow_schema
+from trident_py.rows.schema import arrow_schema, nullable
 from trident_py.spark.asking import answer_within
 from trident_py.worker.counters import (
     COUNTS,
@@ -168,11 +168,6 @@ def mapped(
     counting = CountingStage(stage, arrow_schema(target))
     hidden = StructType([*nullable(target), StructField(COUNTS, StringType())])
     return job.observe(frame.mapInArrow(Settling(telling(counting, classify)), hidden, profile=profile))
-
-
-def nullable(schema: StructType) -> list[StructField]:
-    """Return the fields of ``schema`` as nullable, as in a row that only holds a report."""
-    return [StructField(each.name, each.dataType, True, each.metadata) for each in schema.fields]
 
 
 def listen_to_empty_stages(session: SparkSession) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import frozen
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AnyAggregator, Scope, aggregation
+from trident_py.graph.bad_rows import bad_rows_of
 from trident_py.graph.graph import Graph, Node
 from trident_py.graph.min_by import BestRow, ExtremeRow, compared_fields
-from trident_py.graph.naming import state_name
+from trident_py.graph.naming import default_name, state_name
 from trident_py.graph.outputs import (
     AggregateState,
     NewValues,
@@ -34,6 +35,7 @@ from trident_py.graph.writing import check_writing
 from trident_py.interfaces.operations import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.states import QueryFunction, StateFactory, StateUpdater
+from trident_py.operations.builtin import Count
 from trident_py.rows.schema import names_of, schema_of, select, shown
 from trident_py.streams.chain import ChainedAggregatorDeclarer, chained
 from trident_py.streams.row_stream import RowStream, check_instance
@@ -226,6 +228,42 @@ class Stream(RowStream):
             )
             return TridentState(self._graph, self._graph.add(operation, self._node, label=self._label))
 
+    def on_error(self, to: TransactionalSink[Any] | StateFactory | None = None) -> Stream:
+        """Leave out the rows of the spout over which a row function raises, and return them as a stream.
+
+        It concerns each branch through this stream, and in it the row functions (`map`, `flat_map`, `filter`, `each`,
+        `peek`) between the spout and the first other operation. If one raises, nothing that came of the spout's row is
+        in that branch. The row counts in this stream instead, in the same transaction.
+
+        The rows have the fields of the spout, and ``_error string``, ``_operation string`` and ``_txid bigint``. More
+        bad rows in one branch of a batch than ``TridentConfig(bad_rows_max=…)`` allows fail the batch.
+
+        Args:
+            to: a sink for the rows, or the factory of a state: its keys are the rows, with ``error``, ``operation`` and
+                ``txid``, and its value ``count`` is how often each came. If nothing reads the stream, the rows are in a
+                table in the ``state_dir``, and ``trident dead-letters`` lists them.
+        """
+        with self._declaring("on_error", *([] if to is None else [to])) as title:
+            name = self._label or default_name(self._node, "dead-letters")
+            bad = Stream(self._graph, self._graph.add(bad_rows_of(title, self._node), self._node))
+            match to:
+                case None:
+                    pass
+                case TransactionalSink():
+                    bad.name(name).write_to(to)
+                case StateFactory():
+                    bad.name(to.name or name)._counted_in(to)
+                case _:
+                    raise TopologyError(f"to= is a sink or a state factory, not {shown(to)}")
+            return bad
+
+    def _counted_in(self, state: StateFactory) -> None:
+        """Keep each row as a key, without the underscore before a name, which a table's own columns have."""
+        fields = self.schema or StructType()
+        plain = StructType([_plain(each, fields) for each in fields.fields])
+        named = self if plain == fields else self.map(tuple, plain)
+        named.group_by(*plain.names).persistent_aggregate(state, Count(), "count")
+
     def write_to(self, sink: TransactionalSink[Any]) -> None:
         """Write each batch to a two-phase sink."""
         with self._declaring("write_to", sink) as title:
@@ -408,3 +446,8 @@ class TridentState:
         """
         with self._graph.declaring("new_values_stream()") as title:
             return Stream(self._graph, new_values(self._graph, title, self._node))
+
+
+def _plain(field: StructField, among: StructType) -> StructField:
+    name = field.name.removeprefix("_")
+    return field if name in among.names else StructField(name, field.dataType, field.nullable)

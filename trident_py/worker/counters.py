@@ -112,6 +112,19 @@ def count_scope(scope: CountScope) -> Iterator[CountScope]:
         _scope.reset(token)
 
 
+@contextmanager
+def counting_if_passed() -> Iterator[None]:
+    """Drop the counts of user functions in the block if it raises."""
+    scope = _scope.get()
+    if scope is None:
+        yield
+        return
+    with count_scope(CountScope(scope.txid, scope.node, scope.is_kept)) as inner:
+        yield
+    for key, by_name in inner.counts.items():
+        scope.counts[key] = summed(scope.counts.get(key, {}), by_name)
+
+
 def counting_for(txid: int | None) -> None:
     """Attribute later counts to ``txid``."""
     scope = _scope.get()

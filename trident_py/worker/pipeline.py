@@ -337,16 +337,21 @@ class RowPipeline:
         """Run over rows; input and output have the declared types."""
         return [row for batch in self(arrow_table(rows, self.source).to_batches()) for row in rows_of(batch)]
 
-    def columns(self, chunk: pa.RecordBatch) -> Columns:
-        """Run over one chunk. The values are those of user code, not yet converted to the declared types."""
+    def columns(self, chunk: pa.RecordBatch, begins: Callable[[Step], object] = lambda _: None) -> Columns:
+        """Run over one chunk. The values are those of user code, not yet converted to the declared types.
+
+        ``begins`` is called with each step before it runs.
+        """
         columns = list(map(column_values, chunk.columns, chunk.schema.names))
         if not self.steps:
             return columns
         rows: Iterable[Values] = zip(*columns, strict=True)
         *before, last = self.steps
         for step in before:
+            begins(step)
             made = step(rows)
             rows = _settled(made, step.target, step.title) if step.makes_values else made
+        begins(last)
         return columns_of(last(rows), len(last.target.fields))
 
 

@@ -77,7 +77,10 @@ class TridentBoltExecutor:
     def member(self, branch: int) -> JobMember:
         """Return the input of ``branch``."""
         emitted = {spout: self._emitted[spout] for spout in sorted(self.branches[branch])}
-        inputs = {spout: BranchInput(each.edges[branch], each.batch) for spout, each in emitted.items()}
+        inputs = {
+            spout: BranchInput(each.edges[branch], each.sifted.get(branch, each).batch)
+            for spout, each in emitted.items()
+        }
         return JobMember(self.attempt, self.time, inputs)
 
     def count_rows(self, spout: str, where: str, rows: int) -> None:
@@ -106,7 +109,8 @@ class TridentBoltExecutor:
 
     def reads_little(self, branch: int) -> bool:
         """Return true if every batch that ``branch`` reads is small."""
-        return all(self._emitted[spout].is_small for spout in self.branches[branch])
+        emitted = (self._emitted[spout] for spout in self.branches[branch])
+        return all(each.sifted.get(branch, each).is_small for each in emitted)
 
     @property
     def has_rows(self) -> bool:

@@ -136,6 +136,7 @@ class EmittedBatch:
         hashes_frames: whether the rows of its DataFrames are counted and hashed.
         verifies: called on the driver after the splits were read; each raises if the splits don't belong to the batch
             any more.
+        is_sifted: whether these are not the spout's rows, but the output of row functions, or only the bad rows.
     """
 
     schema: StructType
@@ -144,6 +145,7 @@ class EmittedBatch:
     counts: CountsByNode = field(factory=dict)
     hashes_frames: bool = False
     verifies: tuple[Callable[[], None], ...] = ()
+    is_sifted: bool = False
 
     def verify(self) -> None:
         """Compare the source with the batch's definition, after its splits were read.
@@ -193,7 +195,7 @@ class EmittedBatch:
         of DataFrames are not hashed, unless that was requested: a job reads only the columns that it needs.
         """
         has_frames = any(isinstance(chunk, DataFrame) for chunk in self.chunks)
-        if (has_frames and not self.hashes_frames) or ((self.tasks or has_frames) and read is None):
+        if self.is_sifted or (has_frames and not self.hashes_frames) or ((self.tasks or has_frames) and read is None):
             return None
         return self._in_memory + (read or NO_ROWS)
 

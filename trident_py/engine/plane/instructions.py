@@ -8,6 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from coordinators.protocol.messages import Message
+from coordinators.record.bad_rows import BadRow
 from coordinators.record.parking import StoredRows
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
@@ -22,6 +23,8 @@ class Emit:
         number: of the transaction, for the spout; None: its part is empty, and the spout is not called.
         stores: whether its rows are only stored, and no branch reads them.
         stored: rows that were stored before, which are emitted in place of the spout; None: the spout emits.
+        bad_rows: as in `Batch`.
+        sieves: as in `Batch`.
     """
 
     attempt: TransactionAttempt
@@ -30,6 +33,8 @@ class Emit:
     metadata: Json
     stores: bool = False
     stored: StoredRows | None = None
+    bad_rows: tuple[BadRow, ...] | None = None
+    sieves: bool = False
 
 
 @frozen

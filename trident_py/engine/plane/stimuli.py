@@ -96,6 +96,14 @@ class EndForced:
 # --- stimuli: from threads --------------------------------------------------------------------------------------------
 
 
+@frozen
+class SiftedInput:
+    """The input of a branch in the place of a spout's batch; ``is_small``: it may share a job."""
+
+    batch: Any
+    is_small: bool
+
+
 @frozen(kw_only=True)
 class Emitted:
     """A spout has emitted its part of an attempt.
@@ -107,6 +115,7 @@ class Emitted:
         edges: one for each branch that reads it.
         resolved: messages about its definition that emitting has found out.
         counts: the counts of the emitter.
+        sifted: the input of branches that don't read ``batch``, but what came of its rows, or the bad ones among them.
     """
 
     attempt: TransactionAttempt
@@ -117,6 +126,7 @@ class Emitted:
     edges: Mapping[int, int]
     resolved: Sequence[Message] = ()
     counts: CountsByNode = field(factory=dict)
+    sifted: Mapping[int, SiftedInput] = field(factory=dict)
 
 
 @frozen

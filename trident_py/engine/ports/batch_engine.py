@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.job_names import JobNames
 from trident_py.engine.ports.requests import ByJob
@@ -25,6 +26,7 @@ from trident_py.participants.participant import Participant
 from trident_py.planner.plan import Branch, Plan
 from trident_py.spark.asking import Life
 from trident_py.worker.pipeline import Values
+from trident_py.worker.sieve import Quarantine
 
 AskState: TypeAlias = Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
 """Queries a state for rows with these fields; blocks until it may be read."""
@@ -45,6 +47,7 @@ class BatchWork:
         transaction: returns an attempt, at a time in milliseconds, in the form for outputs.
         draw_edge: draws an acker edge.
         query: queries a state.
+        bad_rows_max: as in `TridentConfig`.
     """
 
     exact: frozenset[str]
@@ -54,10 +57,11 @@ class BatchWork:
     transaction: Callable[[TransactionAttempt, int], SinkTransaction]
     draw_edge: Callable[[], int]
     query: AskState
+    bad_rows_max: float
 
 
 class Jobs(ABC):
-    """Runs the jobs of one leadership, on job threads; `checkpoint` and `rows_of` run on an emitter's thread."""
+    """Runs the jobs of one leadership, on job threads; each method with an `Emit` runs on an emitter's thread."""
 
     shareable: Collection[int] = ()
     """The branches for which several small attempts can share a job."""
@@ -69,6 +73,14 @@ class Jobs(ABC):
     @abstractmethod
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """Return the same rows, read once and stored; ``verify``: with a fingerprint."""
+
+    @abstractmethod
+    def sift(self, emit: Emit, batch: EmittedBatch, branch: int, quarantine: Quarantine) -> Sifted:
+        """Run the row functions of ``branch`` over ``batch``; return their output and the bad rows.
+
+        Raises:
+            TaskFailed: there are too many bad rows, or other ones than the fixed ones.
+        """
 
     def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
         """Return the rows of ``batch``, read once, in the memory of this process; here they are there already."""

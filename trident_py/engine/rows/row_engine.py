@@ -19,6 +19,7 @@ from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import EmittedBatch, ReadRows, ReportedOffsets, Splits
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.reading import SplitRead, as_declared
+from trident_py.engine.plane.sifting import Sifted, parted, sifted
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs
 from trident_py.engine.ports.requests import ByJob
@@ -32,9 +33,9 @@ from trident_py.spark.asking import Life
 from trident_py.spark.frames import rows_of_frame
 from trident_py.spark.session import topology_session
 from trident_py.worker.counters import CountScope, building, count_scope, counting_at
-from trident_py.worker.failures import by_spout, classified
+from trident_py.worker.failures import by_spout, by_user_code, classified
 from trident_py.worker.pipeline import Values
-from trident_py.worker.sieve import Sieve, positioned
+from trident_py.worker.sieve import Quarantine, Sieve, positioned
 
 AskRows: TypeAlias = Callable[[StateQuery, RowFlow], RowFlow]
 """Queries a state: runs the operations before the query, and returns the rows with the answers."""
@@ -171,6 +172,23 @@ class RowJobs(Jobs):
         if not batch.is_read_once:
             return read
         return evolve(read, reported=ReportedOffsets(notes, read.known_rows, read.fingerprint() if verify else None))
+
+    def sift(self, emit: Emit, batch: EmittedBatch, branch: int, quarantine: Quarantine) -> Sifted:
+        with count_scope(CountScope()) as scope:
+            read = in_memory(batch)[0]
+            stage = travelled(quarantine)
+            target = arrow_schema(quarantine.target)
+            made = pa.Table.from_batches(classified(stage(read.table.to_batches()), by_user_code), target)
+        good, bad = parted(made)
+        fingerprint = read.fingerprint() if emit.spout in self.work.exact else None
+        return sifted(
+            quarantine,
+            EmittedBatch(quarantine.pipeline.target, (good,), is_sifted=True),
+            bad,
+            share_max=self.work.bad_rows_max,
+            told=[Fingerprinted(emit.attempt, emit.spout, fingerprint)] if fingerprint else [],
+            counts=scope.by_node,
+        )
 
     def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
         return in_memory(batch)[0].table

@@ -16,8 +16,8 @@ from trident_py.engine.plane.emitted import EmittedBatch, Splits
 from trident_py.engine.plane.reading import SplitRead, as_declared
 from trident_py.engine.spark.task_reports import REPORT, Reports, TaskReport
 from trident_py.rows.row import hash_rows
-from trident_py.rows.schema import arrow_schema
-from trident_py.spark.counting import mapped, nullable
+from trident_py.rows.schema import arrow_schema, nullable
+from trident_py.spark.counting import mapped
 from trident_py.spark.frames import DeferredScan, empty_frame, frame_of_rows
 from trident_py.spark.jobs import parallelism
 from trident_py.spark.resources import StageResources

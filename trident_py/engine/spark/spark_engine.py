@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs
 from trident_py.engine.ports.requests import ByJob
@@ -22,6 +23,7 @@ from trident_py.planner.plan import Plan
 from trident_py.spark.asking import Life, life_of
 from trident_py.spark.jobs import stages
 from trident_py.spark.session import watched
+from trident_py.worker.sieve import Quarantine
 
 
 @frozen(kw_only=True)
@@ -94,6 +96,9 @@ class SparkJobs(Jobs):
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """Return a batch with the same rows, which are read once and stored in the executors as a DataFrame."""
         return self.alone.checkpoint(emit, batch, verify)
+
+    def sift(self, emit: Emit, batch: EmittedBatch, branch: int, quarantine: Quarantine) -> Sifted:
+        return self.alone.sift(emit, batch, branch, quarantine)
 
     def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
         return self.alone.rows_of(emit, batch)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructType
 
 from coordinators.protocol.messages import Acked, Fingerprinted, Message
@@ -19,6 +20,7 @@ from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.sifting import Sifted, parted, sifted
 from trident_py.engine.plane.work import JobMember, Processed
 from trident_py.engine.ports.batch_engine import BatchWork
 from trident_py.engine.spark.input_frames import frame_of, input_of
@@ -37,7 +39,7 @@ from trident_py.spark.frames import DeferredScan, frame_of_rows
 from trident_py.worker.counters import building, counting_at
 from trident_py.worker.failures import task_failures_told
 from trident_py.worker.pipeline import Values
-from trident_py.worker.sieve import FOUND, Sieve, positioned
+from trident_py.worker.sieve import BAD, FOUND, Quarantine, Sieve, positioned
 
 
 @frozen
@@ -172,6 +174,44 @@ class MicroBatches:
             return EmittedBatch(batch.schema, (frame,), counts=counts)
         fingerprint = batch.fingerprint(reports.fingerprint()) if verify else None
         return EmittedBatch(batch.schema, (frame,), ReportedOffsets(reports.notes(), reports.rows, fingerprint), counts)
+
+    def sift(self, emit: Emit, batch: EmittedBatch, index: int, quarantine: Quarantine) -> Sifted:
+        """Run the row functions of branch ``index`` before it; return what came of the rows, and the bad ones."""
+        key = emit.spout, index
+        return self._counting.run(key, lambda counting: self._sift(emit, batch, index, quarantine, counting))
+
+    def _sift(
+        self, emit: Emit, batch: EmittedBatch, index: int, quarantine: Quarantine, counting: CountingJob
+    ) -> Sifted:
+        source, target = quarantine.pipeline.source, quarantine.pipeline.target
+        # A frame that is kept can't be observed in Spark Connect, so there the rows are sent to the driver.
+        is_collected = batch.is_small or jobs.spark_context(self.session) is None
+        reports = Reports(range(1, batch.tasks + 1), emit.spout in self.work.exact)
+        with (
+            self._named(emit.attempt, f"→ {self.work.branches[index].name}, leaving out bad rows"),
+            task_failures_told(),
+        ):
+            given = self._input(emit.spout, batch, reports)
+            if quarantine.fixed:  # one task must see all rows, to find as many equal ones as were left out
+                given = (given.frame() if isinstance(given, DeferredScan) else given).coalesce(1)
+            made = Flow.of(given, source).staged(quarantine, quarantine.target).frame
+            chunk: pa.Table | DataFrame
+            if is_collected:
+                chunk, bad = parted(made.toArrow())
+            else:
+                kept = self._kept(made, is_observed=False)
+                is_bad = F.col(BAD).isNotNull()
+                chunk, bad = kept.where(~is_bad).drop(BAD), kept.where(is_bad).select(f"{BAD}.*").toArrow()
+            batch.verify()
+        fingerprint = batch.fingerprint(reports.fingerprint()) if emit.spout in self.work.exact else None
+        return sifted(
+            quarantine,
+            EmittedBatch(target, (chunk,), is_sifted=True),
+            bad,
+            share_max=self.work.bad_rows_max,
+            told=[Fingerprinted(emit.attempt, emit.spout, fingerprint)] if fingerprint else [],
+            counts={node: counts for (_, node), counts in counting.heard().items()},
+        )
 
     def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
         """Return the rows of ``batch``, in the memory of the driver."""

@@ -46,6 +46,7 @@ from trident_py.engine.plane.stimuli import (
     JobDone,
     JobFailed,
     ReadDone,
+    SiftedInput,
     SpoutClosed,
     SpoutSucceeded,
     StepFailed,
@@ -56,6 +57,7 @@ from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.engine.ports.reads import Read, StateReads
 from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.parked_rows import ParkedRows
+from trident_py.engine.threads.sifting import NOTHING_SIFTED, SiftedBatch, Sifting
 from trident_py.engine.threads.threads import SpoutThreads, Threads, ThreadWork
 from trident_py.errors import SinkError, SpoutError, StateError, TridentError
 from trident_py.rows.row import hash_rows
@@ -104,6 +106,7 @@ class SpoutEmission:
     Attributes:
         readers: the branches that read it.
         is_reread: one of them reads it more than once.
+        sifting: the branches that don't read it as it is, but without bad rows.
         jobs: reads a batch once, by a Spark job, and keeps its rows.
         parked: stores the rows of a transaction that is parked, and reads them when it is released.
         diagnose: returns the meaning of an exception.
@@ -114,11 +117,13 @@ class SpoutEmission:
     spout: SpoutThreads
     readers: Sequence[int]
     is_reread: bool
+    sifting: Sifting
     jobs: Jobs
     parked: ParkedRows
     diagnose: Callable[[BaseException], Diagnosis]
     draw_edge: Callable[[], int]
     running: Running = field(factory=Running, init=False)
+    _tries_rows: bool = field(default=False, init=False)
 
     def run(self, report: Callable[[Stimulus], object]) -> None:
         """Emit, and pass the result or the exception to ``report``."""
@@ -131,7 +136,8 @@ class SpoutEmission:
             outcome = EmitFailed(attempt, tx_id, Diagnosis(error, FailureKind.INTERRUPTED))
         except BaseException as error:  # noqa: BLE001 - user code
             why = self.diagnose(error)
-            is_final = attempt.is_trial and why.kind.counts  # no row was tried, so it says nothing about rows
+            # If no row was tried, it says nothing about rows.
+            is_final = attempt.is_trial and why.kind.counts and not self._tries_rows
             outcome = EmitFailed(attempt, tx_id, evolve(why, kind=FailureKind.FATAL) if is_final else why)
         self.running.ended.set()
         report(outcome)
@@ -143,7 +149,8 @@ class SpoutEmission:
             return self._as_emitted(EmittedBatch(executor.schema))
         if self.emit.stored is not None:
             rows = self.parked.read(self.spout.tx_id, self.emit.stored)
-            return self._as_emitted(EmittedBatch(executor.schema, (rows.cast(arrow_schema(executor.schema)),)))
+            batch = EmittedBatch(executor.schema, (rows.cast(arrow_schema(executor.schema)),))
+            return self._sifted(batch, (), report)
         batch = self._settled(executor.emit_batch(attempt, number, self.emit.metadata), report)
         resolved: list[Message] = [*executor.resolve_offsets(attempt, number, batch.reported)]
         if self.emit.stores:
@@ -152,24 +159,41 @@ class SpoutEmission:
             resolved.append(RowsStored(attempt, self.spout.tx_id, stored))
             if attempt.is_trial and self.spout.coordinator.exact:
                 resolved.append(Fingerprinted(attempt, self.spout.tx_id, hash_rows(rows)))
-        return self._as_emitted(batch, resolved)
+        return self._sifted(batch, resolved, report)
 
-    def _as_emitted(self, batch: EmittedBatch, resolved: Sequence[Message] = ()) -> Emitted:
+    def _sifted(
+        self, batch: EmittedBatch, resolved: Sequence[Message], report: Callable[[Stimulus], object]
+    ) -> Emitted:
+        emit = self.emit
+        if emit.stores or emit.sieves or not self.sifting.sifting:
+            return self._as_emitted(batch, resolved)
+        report(CheckpointBegun(emit.attempt, self.spout.tx_id))
+        self.running.enter_spark()
+        self._tries_rows = True
+        sift = self.sifting.run(self.jobs, emit, batch, is_exact=self.spout.coordinator.exact)
+        return self._as_emitted(evolve(batch, counts={**batch.counts, **sift.counts}), [*resolved, *sift.told], sift)
+
+    def _as_emitted(
+        self, batch: EmittedBatch, resolved: Sequence[Message] = (), sift: SiftedBatch = NOTHING_SIFTED
+    ) -> Emitted:
         return Emitted(
             attempt=self.emit.attempt,
             spout=self.spout.tx_id,
             batch=batch,
-            rows=batch.known_rows,
+            rows=max(batch.known_rows, sift.rows),
             is_small=batch.is_small,
             edges={branch: self.draw_edge() for branch in self.readers},
             resolved=resolved,
             counts=batch.counts,
+            sifted={branch: SiftedInput(each, each.is_small) for branch, each in sift.inputs.items()},
         )
 
     def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:
         """Return ``batch``, or its rows read once: if reading reports something, or a second read might differ."""
         stores, exact = self.emit.stores, self.spout.coordinator.exact
-        is_reread = not stores and (len(self.readers) > 1 or self.is_reread)
+        is_reread = not stores and (
+            len([each for each in self.readers if each not in self.sifting.collecting]) > 1 or self.is_reread
+        )
         is_due = batch.is_read_once or (is_reread and not (exact or batch.is_settled))
         if not (is_due or stores):
             return batch
@@ -189,6 +213,7 @@ class Workers:
     Attributes:
         branches: for each branch, the spouts that it reads.
         rereads: the spouts that one branch reads more than once.
+        sifting: by spout, the branches that don't read its batches as they are.
         commits: the work on the commit thread.
         reads: the reads of states on the commit thread.
         parked: the files with the rows of parked transactions.
@@ -204,6 +229,7 @@ class Workers:
     spouts: Sequence[SpoutThreads]
     branches: Sequence[frozenset[str]]
     rereads: frozenset[str]
+    sifting: Mapping[str, Sifting]
     commits: Commits
     reads: StateReads
     parked: ParkedRows
@@ -315,6 +341,7 @@ class Workers:
             spout=threads,
             readers=[] if emit.stores else readers,
             is_reread=emit.spout in self.rereads,
+            sifting=self.sifting[emit.spout],
             jobs=self.jobs,
             parked=self.parked,
             diagnose=partial(self._diagnosed, emit.attempt, Place.SPOUT, f"spout {emit.spout!r} emitting"),

@@ -167,14 +167,15 @@ def settings_of(
     plan: Plan, config: TridentConfig, participants: Sequence[Participant], *, has_committer_spouts: bool
 ) -> LeadershipSettings:
     """Return the settings of a leadership over ``plan``, with the outputs ``participants``."""
-    store_intents = _needs_intents(plan, participants)
-    alone = store_intents or has_committer_spouts
+    needs_intents = _needs_intents(plan, participants)
+    alone = needs_intents or has_committer_spouts
+    leaves_rows_out = any(branch.sieves for branch in plan.branches)
     return LeadershipSettings(
         max_spout_pending=config.max_spout_pending,
         message_timeout=config.message_timeout,
         batch_interval=config.batch_interval,
         idle_turn=min(1.0, config.session_timeout / 6),
-        store_intents=store_intents,
+        store_intents=needs_intents or leaves_rows_out,
         group_max=config.max_spout_pending if _take_groups(participants) and not alone else 1,
         attempts=config.retry.attempts,
         backoff=config.retry.backoff,

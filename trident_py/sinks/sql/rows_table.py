@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attrs import evolve, field, frozen
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from trident_py.errors import StateError, TopologyError
 from trident_py.states.sql.catalog import ONLY_KEY, FoundTable
@@ -44,9 +44,8 @@ class RowsTable(AnyTable):
             TopologyError: a key field does not exist.
             StateError: a column can't have one of the types or names.
         """
-        columns = tuple(
-            as_key(dialect.column_of(spec)) if spec.name in keys else dialect.column_of(spec) for spec in fields.fields
-        )
+        made = [_column(dialect, spec) for spec in fields.fields]
+        columns = tuple(as_key(column) if column.name in keys else column for column in made)
         check_distinct(columns, "SQL")
         for key in keys:
             if key not in fields.names:
@@ -141,3 +140,15 @@ class RowsTable(AnyTable):
         others = [each.name for place, each in enumerate(self._fields) if place not in self.keys] or ["_key"]
         new = ", ".join(f"{of.quoted(name)} = {of.new.format(of.quoted(name))}" for name in others)
         return f" {of.conflict.format(of.quoted('_key'))} {new}"
+
+
+def _column(dialect: Dialect, spec: StructField) -> TypedColumn:
+    """Return the column for a field; its name may begin with an underscore, as those of bad rows do."""
+    if not spec.name.startswith("_") or spec.name in _OURS:
+        return dialect.column_of(spec)
+    plain = dialect.column_of(StructField(spec.name[1:], spec.dataType, spec.nullable))
+    return evolve(plain, name=spec.name)
+
+
+_OURS = ("_key", "_task")
+"""The columns that we add to the user's, also in the tables in which tasks stage rows."""

@@ -134,9 +134,9 @@ def test_a_part_that_is_missing_or_of_another_kind_is_found(record: CoordinatorR
         ("[" * 100_000, "it is not JSON"),
         ("[]", "it is not a coordinator record"),
         ("{}", "it is not a coordinator record"),
-        ('{"version":6}', "it has format version 6, and this release reads version 7 only; a version before the first"),
-        ('{"version":8}', "it has format version 8, and this release reads version 7 only; another release wrote it"),
-        ('{"version":7}', "its checksum does not match"),
+        ('{"version":7}', "it has format version 7, and this release reads version 8 only; a version before the first"),
+        ('{"version":9}', "it has format version 9, and this release reads version 8 only; another release wrote it"),
+        ('{"version":8}', "its checksum does not match"),
     ],
 )
 def test_what_is_no_record_is_refused_with_the_reason_and_the_way_out(head: str, why: str) -> None:

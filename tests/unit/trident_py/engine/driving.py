@@ -23,12 +23,14 @@ from coordinators.values.shutdown import Shutdown
 from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.plane import DataPlane
+from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.reads import StateReads, States
 from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.parked_rows import ParkedRows
+from trident_py.engine.threads.sifting import Sifting
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
 from trident_py.engine.threads.streams import TopologyStreams
 from trident_py.engine.threads.threads import SpoutThreads
@@ -41,6 +43,7 @@ from trident_py.participants.participant import Participant
 from trident_py.rows.schema import schema_of
 from trident_py.spark.asking import Life
 from trident_py.spark.failures import Place, diagnosed
+from trident_py.worker.sieve import Quarantine
 
 WITHIN_SECONDS = 60
 JOB_EDGE = 7
@@ -80,6 +83,9 @@ class Making(Jobs):
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         return batch
+
+    def sift(self, emit: Emit, batch: EmittedBatch, branch: int, quarantine: Quarantine) -> Sifted:
+        raise AssertionError(quarantine)
 
 
 @define(eq=False)
@@ -185,6 +191,7 @@ def driven(
         spouts=spouts,
         branches=branches,
         rereads=frozenset(),
+        sifting={each.tx_id: Sifting.of(each.tx_id, (), 1000) for each in spouts},
         commits=Commits(
             topology="t",
             spouts=executors,

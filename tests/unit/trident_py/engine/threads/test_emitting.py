@@ -15,13 +15,16 @@ from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.engine.driving import spout_of
 from trident_py.engine.plane.emitted import EmittedBatch, ReportedOffsets
 from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.plane.stimuli import CheckpointBegun, EmitFailed, Emitted
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.engine.threads.parked_rows import ParkedRows
+from trident_py.engine.threads.sifting import Sifting
 from trident_py.engine.threads.workers import Running, SpoutEmission, Unwanted
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
+from trident_py.worker.sieve import Quarantine
 
 ATTEMPT = TransactionAttempt(1, 0)
 
@@ -52,6 +55,9 @@ class Reading(Jobs):
         assert verify == self.exact
         return EmittedBatch(batch.schema, reported=ReportedOffsets((), 5))
 
+    def sift(self, emit: Emit, batch: EmittedBatch, branch: int, quarantine: Quarantine) -> Sifted:
+        raise AssertionError(quarantine)
+
 
 def emission(
     metadata: str,
@@ -71,6 +77,7 @@ def emission(
         spout=spout,
         readers=range(readers),
         is_reread=False,
+        sifting=Sifting.of("s", (), 1000),
         jobs=Reading(exact),
         parked=ParkedRows("t", "1234", directory),
         diagnose=lambda error: Diagnosis(error, FailureKind.USER_CODE),

@@ -1,0 +1,75 @@
+"""Which rows an attempt leaves out, by whether that is fixed."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from coordinators.protocol.messages import BadRowsFound
+from coordinators.record.bad_rows import BadRow
+from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
+from tests.unit.trident_py.engine.plane.test_sifting import sift
+from tests.unit.trident_py.engine.threads.test_emitting import Reading
+from tests.unit.trident_py.planner.test_quarantine import end
+from tests.unit.trident_py.worker.test_sieve import numbers, positive
+from trident_py import TridentTopology
+from trident_py.engine.plane.emitted import EmittedBatch
+from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.sifting import Sifted
+from trident_py.engine.threads.sifting import Sifting
+from trident_py.planner.plan import plan
+from trident_py.rows.schema import schema_of
+from trident_py.worker.sieve import Quarantine, Raised
+
+BATCH = EmittedBatch(schema_of("n bigint"))
+"""Not read: the jobs of these tests know the rows."""
+
+
+@define
+class OfRows(Reading):
+    """Sifts the same rows for each branch."""
+
+    values: tuple[int, ...] = ()
+    seen: list[Quarantine] = field(factory=list)
+
+    def sift(self, emit: Emit, batch: EmittedBatch, branch: int, quarantine: Quarantine) -> Sifted:
+        self.seen.append(quarantine)
+        return sift(quarantine, *self.values)
+
+
+def sifting(jobs: OfRows, emit: Emit, *, is_exact: bool = True) -> list[BadRow]:
+    stream = numbers(TridentTopology("t"))
+    for name in ("a", "b"):
+        end(stream.map(positive, "n bigint"), name)
+    end(stream.on_error(), "bad")
+    made = Sifting.of("numbers", plan(stream._graph).branches, 0.5)
+    found = made.run(jobs, emit, BATCH, is_exact=is_exact)
+    assert found.inputs.keys() == {0, 1, 2}
+    assert found.rows == len(jobs.values)
+    (told,) = found.told
+    assert isinstance(told, BadRowsFound)
+    return list(told.rows)
+
+
+def emit_of(attempt: TransactionAttempt, *bad: BadRow, fixed: bool = True) -> Emit:
+    return Emit(attempt, 1, "numbers", None, bad_rows=tuple(bad) if fixed else None)
+
+
+def test_as_long_as_nothing_is_fixed_each_branch_leaves_out_what_raises() -> None:
+    jobs = OfRows(exact=True, values=(1, -2, 3))
+    found = sifting(jobs, emit_of(TransactionAttempt(1, 0), fixed=False))
+    assert [(row.branch, row.spout) for row in found] == [("a", "numbers"), ("b", "numbers")]
+    assert [each.fixed for each in jobs.seen] == [None, None]
+
+
+def test_fixed_rows_are_those_of_the_branch_and_the_same_are_told_again() -> None:
+    first = sifting(OfRows(exact=True, values=(1, -2, 3)), emit_of(TransactionAttempt(1, 0), fixed=False))
+    jobs = OfRows(exact=True, values=(3, -2, 1))
+    assert sifting(jobs, emit_of(TransactionAttempt(1, 1), *first)) == first
+    assert [each.fixed for each in jobs.seen] == [[(row.hash, Raised(row.operation, row.error))] for row in first]
+
+
+def test_a_spout_that_may_emit_other_rows_has_none_fixed_and_a_trial_leaves_out_nothing() -> None:
+    jobs = OfRows(exact=False, values=(1,))
+    sifting(jobs, emit_of(TransactionAttempt(1, 1)), is_exact=False)
+    sifting(jobs, emit_of(TransactionAttempt(TRIAL_TXID, 0), fixed=False))
+    assert [each.fixed for each in jobs.seen] == [None, None, [], []]

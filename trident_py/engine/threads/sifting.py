@@ -1,0 +1,119 @@
+"""Leaves the bad rows of a spout out of branches, on the emitter's thread, before the branches run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from attrs import field, frozen
+from pyspark.sql.types import StructType
+
+from coordinators.protocol.messages import BadRowsFound, Message
+from coordinators.record.bad_rows import BadRow
+from trident_py.engine.plane.emitted import CountsByNode, EmittedBatch
+from trident_py.engine.plane.instructions import Emit
+from trident_py.engine.plane.sifting import Sifted, bad_rows, collected
+from trident_py.engine.ports.batch_engine import Jobs
+from trident_py.interfaces.config import BAD_ROWS_MAX
+from trident_py.planner.plan import Branch
+from trident_py.worker.counters import NodeCounts
+from trident_py.worker.sieve import Quarantine, Raised
+
+
+@frozen(kw_only=True)
+class SiftedBatch:
+    """A spout's batch for the branches that don't read it as it is.
+
+    Attributes:
+        inputs: of each such branch.
+        rows: how many rows the spout emitted, as far as known.
+        told: messages for the driver.
+        counts: the counts of the row functions.
+    """
+
+    inputs: Mapping[int, EmittedBatch] = field(factory=dict)
+    rows: int = 0
+    told: Sequence[Message] = ()
+    counts: CountsByNode = field(factory=dict)
+
+
+NOTHING_SIFTED = SiftedBatch()
+
+
+@frozen(kw_only=True)
+class Sifting:
+    """The row functions in front of the branches of one spout, which run when it emits.
+
+    Attributes:
+        sifting: the branches that leave out bad rows of it.
+        collecting: the branches that read the bad rows.
+        bad_rows_max: as in `TridentConfig`.
+    """
+
+    spout: str
+    sifting: Mapping[int, Branch]
+    collecting: Mapping[int, Branch]
+    bad_rows_max: float
+
+    @classmethod
+    def of(cls, spout: str, branches: Sequence[Branch], bad_rows_max: float) -> Self:
+        """Return it for ``spout``."""
+        read = [(number, branch) for number, branch in enumerate(branches) if spout in branch.spouts]
+        sifting = {number: branch for number, branch in read if spout in branch.sieves}
+        names = {branch.name for branch in sifting.values()}
+        collecting = {number: branch for number, branch in read if branch.collects & names}
+        return cls(spout=spout, sifting=sifting, collecting=collecting, bad_rows_max=bad_rows_max)
+
+    def run(self, jobs: Jobs, emit: Emit, batch: EmittedBatch, *, is_exact: bool) -> SiftedBatch:
+        """Return the input of these branches, for a batch that can be read again.
+
+        Raises:
+            TaskFailed: there are too many bad rows, or other ones than those that are fixed.
+        """
+        found: dict[int, Sifted] = {}
+        bad: dict[str, tuple[BadRow, ...]] = {}
+        told: list[Message] = []
+        counts: dict[str, NodeCounts] = {}
+        for number, branch in self.sifting.items():
+            quarantine = self._quarantine(branch, emit, is_exact=is_exact)
+            found[number] = jobs.sift(emit, batch, number, quarantine)
+            bad[branch.name] = bad_rows(branch.name, self.spout, found[number], quarantine.pipeline.source)
+            told += found[number].told
+            for node, counted in found[number].counts.items():
+                counts[node] = _most(counts.get(node, counted), counted)
+        by_name = {self.sifting[number].name: each for number, each in found.items()}
+        letters = {
+            number: collected(
+                [(bad[name], by_name[name]) for name in sorted(branch.collects & by_name.keys())],
+                emit.attempt,
+                self._fields(branch),
+            )
+            for number, branch in self.collecting.items()
+        }
+        return SiftedBatch(
+            inputs={**{number: each.good for number, each in found.items()}, **letters},
+            rows=max((each.tried for each in found.values()), default=0),
+            told=[*told, BadRowsFound(emit.attempt, tuple(row for rows in bad.values() for row in rows))],
+            counts=counts,
+        )
+
+    def _quarantine(self, branch: Branch, emit: Emit, *, is_exact: bool) -> Quarantine:
+        fixed: list[tuple[int, Raised]] | None = None
+        if emit.attempt.is_trial or (is_exact and emit.bad_rows is not None):
+            fixed = [
+                (each.hash, Raised(each.operation, each.error))
+                for each in emit.bad_rows or ()
+                if (each.branch, each.spout) == (branch.name, self.spout)
+            ]
+        most = self.bad_rows_max if self.bad_rows_max >= 1 else BAD_ROWS_MAX
+        return Quarantine(pipeline=branch.sieves[self.spout], fixed=fixed, most=int(most))
+
+    def _fields(self, branch: Branch) -> StructType:
+        return next(source.schema for source in branch.end.sources if source.tx_id == self.spout)
+
+
+def _most(one: NodeCounts, other: NodeCounts) -> NodeCounts:
+    """Return the counts of a function in two branches; one of them may have left out more rows."""
+    names = {**one.by_name, **other.by_name}
+    most = {name: max(one.by_name.get(name, 0), other.by_name.get(name, 0)) for name in names}
+    return NodeCounts(most, max(one.tasks, other.tasks))
