@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import connections, growth, kafka, large, memory, rows, sinks, small, watched
+from benchmarks import connections, growth, kafka, large, memory, quarantine, rows, sinks, small, watched
 from benchmarks.command import Measure, run
 from benchmarks.sizes import BY_NAME
 from benchmarks.storm import run as storm
@@ -19,6 +19,7 @@ MORE: dict[str, Measure] = {
     "sinks": sinks.measure,
     "kafka": kafka.measure,
     "watched": watched.measure,
+    "quarantine": quarantine.measure,
     "connections": connections.measure,
     "storm": storm.measure,
 }

@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.stage import Stage
@@ -74,12 +75,12 @@ class Course:
         self._check(total(database, "totals", "total"))
         return clock.seconds
 
-    def trident(self, pending: int | None = None) -> float:
-        """The topology."""
+    def trident(self, pending: int | None = None, **settings: Any) -> float:
+        """The topology; ``settings`` are of its config."""
         database = self.stage.scratch("trident") / "totals.db"
         topology = TridentTopology("benchmark")
         hand = self.work.declare(topology, SQLiteState(database, table="totals"))
-        with topology.start(self.stage.config(pending), spark=self.spark) as query:
+        with topology.start(evolve(self.stage.config(pending), **settings), spark=self.spark) as query:
             hand.first()
             query.process_all_available()
             started = time.perf_counter()

@@ -2,13 +2,18 @@
 
 ``kafka-sink`` writes them to a topic; ``kafka-spout`` reads a topic instead, and counts its values in the database.
 
+``bad-rows`` writes them to a table, but for lines with words that a function refuses, which are in another one.
+
 ``mysql`` and ``redis`` are states on a server, ``delta`` and ``iceberg`` tables of files, ``sql`` is a table of a sink.
 """
 
 from __future__ import annotations
 
+import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.faults.points import Points, around
 from tests.unit.trident_py.sinks.iceberg.tables import NAME, catalog_at
@@ -22,6 +27,7 @@ from trident_py import (
     PostgresState,
     RedisState,
     SQLSink,
+    TransactionalSink,
     TridentTopology,
 )
 from trident_py.sinks.tables.transactions import TableTransactions
@@ -30,7 +36,7 @@ from trident_py.states.sql.mysql import MySQLDatabase
 from trident_py.states.sql.sessions import SessionLink
 from trident_py.streams.stream import Stream
 
-TABLE = "beside"
+TABLE, BAD = "beside", "bad"
 RECORDS = 10
 """Of a batch from Kafka."""
 _KNOWS_SOON = {"topic.metadata.propagation.max.ms": 2000, "topic.metadata.refresh.interval.ms": 1000}
@@ -44,8 +50,8 @@ def declare(kind: str, where: str, words: Stream, topology: TridentTopology, *mo
             words.group_by("word").persistent_aggregate(MySQLState(where, table=TABLE), Count(), "n")
         case "redis":
             words.group_by("word").persistent_aggregate(RedisState(where, prefix=TABLE), Count(), "n")
-        case "sql":
-            words.name(TABLE).write_to(SQLSink(where, TABLE))
+        case "sql" | "delta" | "iceberg":
+            words.name(TABLE).write_to(_table(kind, where))
         case "kafka-sink":
             [topic] = more
             words.map(lambda row: (row.word,), "value string").write_to(KafkaSink(where, topic, options=_KNOWS_SOON))
@@ -54,10 +60,26 @@ def declare(kind: str, where: str, words: Stream, topology: TridentTopology, *mo
             spout = KafkaSpout(where, topic, value="string", max_records_per_batch=RECORDS)
             values = topology.new_stream(topic, spout).group_by("value")
             values.persistent_aggregate(PostgresState(dsn, table=TABLE), Count(), "n")
+        case "bad-rows":
+            some = words.map(some_seconds, "word string")
+            some.name(TABLE).write_to(SQLSink(f"sqlite:///{where}/{TABLE}.db", TABLE))
+            some.on_error(to=SQLSink(f"sqlite:///{where}/{BAD}.db", BAD))
+
+
+def _table(kind: str, where: str) -> TransactionalSink[Any]:
+    match kind:
+        case "sql":
+            return SQLSink(where, TABLE)
         case "delta":
-            words.name(TABLE).write_to(DeltaSink(where))
-        case "iceberg":
-            words.name(TABLE).write_to(IcebergSink(NAME, catalog=catalog_at(Path(where))))
+            return DeltaSink(where)
+    return IcebergSink(NAME, catalog=catalog_at(Path(where)))
+
+
+def some_seconds(row: Any) -> tuple[str]:
+    """Raise over other words in each second."""
+    if zlib.crc32(f"{row.word} {time.time() // 1}".encode()) % 400 == 0:
+        raise ValueError(row.word)
+    return (row.word,)
 
 
 def put(points: Points) -> None:
