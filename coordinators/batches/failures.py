@@ -213,6 +213,11 @@ class Retries:
         failure = self.known.get(txid)
         return failure.tries if failure else 0
 
+    def has_failed(self, txid: int) -> bool:
+        """Return true if ``txid`` has failed by its own code, or must not fail once."""
+        failure = self.known.get(txid)
+        return self.attempts == 1 or (failure is not None and failure.count > 0)
+
     def make_room(self, txid: int) -> None:
         """Renumber failures at ``txid`` and above by one, because an empty transaction is inserted at ``txid``."""
         self.known = _shifted(self.known, txid)

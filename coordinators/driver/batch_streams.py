@@ -34,8 +34,9 @@ class Batch:
             is posted for each branch and spout that has some.
         stored: by spout, the stored rows of a parked transaction that is released; these spouts don't emit.
         bad_rows: the rows that branches leave out, if that is fixed because a commit may have begun: any other row that
-            makes a row function raise fails the attempt. None: it isn't fixed, and `BadRowsFound` is posted for rows
-            that make one raise.
+            makes a row function raise fails the attempt. None: it isn't fixed.
+        sifts: whether rows that make a row function raise are left out, if ``bad_rows`` is None. `BadRowsFound` is
+            posted for them. Otherwise they fail the attempt.
     """
 
     attempt: TransactionAttempt
@@ -48,6 +49,7 @@ class Batch:
     sieves: bool = False
     stored: Mapping[str, StoredRows] = field(factory=dict)
     bad_rows: tuple[BadRow, ...] | None = None
+    sifts: bool = False
 
 
 class BatchStreams(Protocol):

@@ -364,7 +364,12 @@ class CoordinatorDriver:
             self.streams.emit_batch(evolve(batch, parks=parking.first_attempt_id))
             return
         metadata, number = self.admission.metadata(txid), self.bindings.number(txid)
-        batch = evolve(batch, bad_rows=self.admission.bad_rows.fixed(txid, self.machine.committing))
+        bad_rows, has_failed = self.admission.bad_rows, self.failures.retries.has_failed(txid)
+        batch = evolve(
+            batch,
+            bad_rows=bad_rows.fixed(txid, self.machine.committing),
+            sifts=bad_rows.are_looked_for(txid, has_failed=has_failed),
+        )
         if self.machine.storing == txid:
             metadata = {spout: each for spout, each in metadata.items() if spout in self.stored_spouts}
             batch = evolve(batch, parks=attempt.attempt_id, stores=True)

@@ -143,8 +143,8 @@ SCOPES = {
         Scope("parked and refused: two wishes", {PARK: 2}, stores=(UNDO, StoreKind.UNFENCED), **SINGLE),
         Scope("parked, fed: a kill", {PARK: 1, "kill": 1}, feeds="store0", **SINGLE),
         Scope("parked, windows: a kill", {PARK: 1, "kill": 1}, windows=True, **SINGLE),
-        Scope("a row that raises once, and a kill", {ROW: 1, "kill": 1}, stores=(COMPARE,), **COLLECTED),
-        Scope("a row that raises once, and a late commit", {ROW: 1, **LATE}, stores=(COMPARE,), **COLLECTED),
+        Scope("a row that raises twice, and a kill", {ROW: 2, "kill": 1}, stores=(COMPARE,), **COLLECTED),
+        Scope("a row that raises twice, and a late commit", {ROW: 2, **LATE}, stores=(COMPARE,), **COLLECTED),
         Scope("rows that raise, opaque: a kill", {ROW: 2, "kill": 1}, exact=False, stores=(UNDO,), **COLLECTED),
         Scope("fed: a crash at any step", {"crash at a step": 1}, feeds="store0"),
         Scope("fed: a kill", {"kill": 1}, feeds="store0"),
@@ -300,8 +300,8 @@ GATE = {
     "bisected as listed": "bisected and released",
     "trials undone": "bisected and released",
     "decided once": "parked twice, several messages in a turn",
-    "bad rows fixed": "a row that raises once, and a kill",
-    "bad rows with the intent": "a row that raises once, and a kill",
+    "bad rows fixed": "a row that raises twice, and a kill",
+    "bad rows with the intent": "a row that raises twice, and a kill",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""
 

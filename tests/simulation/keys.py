@@ -149,6 +149,7 @@ def _driver(world: World, process: Process) -> Any:
         _definitions(driver.definitions),
         str(driver.bindings),
         str(sorted((str(attempt), found) for attempt, found in driver.admission.bad_rows._found.items() if found)),
+        driver.admission.bad_rows._last_bad,
         tuple(
             (str(root), ledger.value, ledger.outstanding, ledger.initialised, len(ledger.heard))
             for bucket in driver.phases.acker._buckets
@@ -235,7 +236,7 @@ def _plane(process: Process) -> Any:
 def _executor(executor: TridentBoltExecutor) -> Any:
     return (
         f"{executor.attempt} {executor.batch.parks} {executor.batch.stores} {executor.batch.sieves}",
-        f"{executor.batch.stored} {executor.batch.bad_rows}",
+        f"{executor.batch.stored} {executor.batch.bad_rows} {executor.batch.sifts}",
         tuple(sorted(executor.emitting)),
         tuple(sorted(executor.waiting)),
         str(sorted(map(str, executor.jobs))),

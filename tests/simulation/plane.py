@@ -290,7 +290,7 @@ class Plane:
         self.report(self._given(emit, rows, (*resolved, *stored), bad))
 
     def _bad_rows(self, emit: Emit, rows: Rows, *, is_exact: bool) -> Rows:
-        """The rows over which a function raises, which may pass the next time; or those that are fixed.
+        """The rows over which a function raises, which may pass the next time, if they are looked for; or the fixed.
 
         Raises:
             ValueError: one of the others raises.
@@ -299,9 +299,9 @@ class Plane:
         if emit.stores or not any(store.collects for store in self.process.outputs.values()):
             return ()
         raising = [row for row in rows if world.chance.happens("a row raises")]
-        if fixed is None:
+        if fixed is None and emit.sifts:
             return tuple(raising)
-        known = {(each.spout, each.hash) for each in fixed}
+        known = {(each.spout, each.hash) for each in fixed or ()}
         if not known.issuperset(raising):
             raise ValueError("user code")
         return tuple(row for row in rows if row in known)

@@ -36,7 +36,7 @@ def run(arguments: Namespace) -> int:
             f"state_dir of the topology",
             topology=arguments.name,
         )
-    letters = sorted(_letters(place), key=lambda letter: letter["txid"])
+    letters = sorted(_letters(place), key=lambda letter: (letter["txid"], letter["branch"], letter["row"]))
     shown = letters[-arguments.last :]
     if arguments.json:
         print(json_text([{**letter, "row": json.loads(letter["row"])} for letter in shown], indent=2))

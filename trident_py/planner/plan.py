@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 from attrs import evolve, field, frozen
@@ -22,7 +22,7 @@ from trident_py.graph.output import CommitStream, Output, OutputPlace, output_of
 from trident_py.graph.partitioning import fields_before, hint_before, hinted
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.spouts import ITridentSpout
-from trident_py.planner.quarantine import Quarantine, Quarantined, row_functions
+from trident_py.planner.quarantine import Quarantine, Quarantined, RowFunctions, begun_at, row_functions
 from trident_py.spark.frames import DeferredScan, empty_frame
 from trident_py.spouts.adapting import as_trident_spout
 from trident_py.worker.counters import building, counting_at
@@ -101,19 +101,17 @@ class Branch:
         name: the name of the state or sink; unique among the branches.
         spouts: the ``tx_id`` of each spout that it reads.
         end: its last node.
-        declared: its last node, with all operations that lead to it, also those that `sieves` runs.
         output: the output of the result; None for an unconsumed stream.
-        sieves: by spout, the row functions that run when the spout emits. Rows over which one raises are left out, and
-            the branch begins with what comes of the others. None: it has no such function.
+        sieves: by spout, the row functions in front of everything else, if rows over which one raises are left out. If
+            a batch has such rows, these functions run when the spout emits.
         collects: the branches whose bad rows it reads, in the place of the rows of its spouts.
     """
 
     name: str
     spouts: tuple[str, ...]
     end: Node
-    declared: Node
     output: OutputPlace | None
-    sieves: Mapping[str, RowPipeline] = field(factory=dict)
+    sieves: Mapping[str, RowFunctions] = field(factory=dict)
     collects: frozenset[str] = frozenset()
 
     def build(
@@ -121,6 +119,7 @@ class Branch:
         frames: Mapping[str, DataFrame | DeferredScan],
         batch_id: TransactionAttempt | None = None,
         ask: Ask | None = None,
+        sifted: Collection[str] = (),
     ) -> DataFrame:
         """Return the operations on a batch as DataFrame expressions; only ``ask`` may run an action.
 
@@ -128,18 +127,26 @@ class Branch:
             frames: the batch of each of ``spouts``, with the spout's fields in order.
             batch_id: the batch id that an `Aggregator` receives.
             ask: runs a ``state_query``; required if the branch has one.
+            sifted: the spouts whose frames are the output of `sieves`.
         """
         # A spout that is read more than once is read unchanged, so that its tasks report under one name.
         given = {
             spout: each.frame() if isinstance(each, DeferredScan) and spout in self.rereads else each
             for spout, each in frames.items()
         }
-        return _built(self.end, given, batch_id, ask).native()
+        return _built(self.begun(sifted), given, batch_id, ask).native()
+
+    def begun(self, sifted: Collection[str]) -> Node:
+        """Return its last node, of a branch that begins behind the `sieves` of these spouts."""
+        end = self.end
+        for each in (self.sieves[spout] for spout in sifted if spout in self.sieves):
+            end = begun_at(end, each.last, each.pipeline.target)
+        return end
 
     def row_functions(self) -> dict[str, list[RowPipeline]]:
         """Return the row functions before everything else, of each path, by the spout at which it begins."""
         found: dict[str, list[RowPipeline]] = {}
-        for each in row_functions(self.declared):
+        for each in row_functions(self.end):
             found.setdefault(each.spout, []).append(each.pipeline)
         return found
 
@@ -241,7 +248,6 @@ def _branch(graph: Graph, name: str, node: Node, divided: Quarantined | None) ->
         name=name,
         spouts=node.spouts,
         end=hinted(begun.end),
-        declared=hinted(node),
         output=placed(graph, node),
         sieves=begun.sieves,
         collects=begun.collects,

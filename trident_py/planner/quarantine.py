@@ -1,8 +1,8 @@
 """Where branches leave out bad rows: the row functions that run when a spout emits, and the readers of bad rows.
 
-The row functions of a branch between its spout and everything else run in one pass, before the branch. The pass returns
-their output for the good rows, with which the branch begins, and the bad rows, with which each branch behind `BadRows`
-begins. So both come from the same calls of the functions.
+If a batch may have bad rows, the row functions of a branch between its spout and everything else run in one pass,
+before the branch. The pass returns their output for the good rows, with which the branch begins, and the bad rows, with
+which each branch behind `BadRows` begins. So both come from the same calls of the functions.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Quarantined:
     """A branch that leaves out bad rows, or reads them.
 
     Attributes:
-        end: its last node, with a spout in the place of the operations that ran before.
+        end: its last node; if it reads bad rows, with a spout in their place.
         sieves, collects: see `Branch`.
     """
 
     end: Node
-    sieves: Mapping[str, RowPipeline] = field(factory=dict)
+    sieves: Mapping[str, RowFunctions] = field(factory=dict)
     collects: frozenset[str] = frozenset()
 
 
@@ -101,7 +101,7 @@ class Quarantine:
         if not places:
             return {}
         spouts = {place: place.spouts[0] for place in places}
-        made, sieves = end, dict[str, RowPipeline]()
+        sieves = dict[str, RowFunctions]()
         for place, spout in spouts.items():
             with self.graph.declaring(place.operation.title):
                 found = [each for each in row_functions(end) if each.spout == spout]
@@ -112,9 +112,8 @@ class Quarantine:
                     )
             for each in found:
                 self._covered.setdefault(place, []).append(name)
-                sieves[spout] = each.pipeline
-                made = _begun_at(made, each.last, each.pipeline.target)
-        return {name: Quarantined(made, sieves)} if sieves else {}
+                sieves[spout] = each
+        return {name: Quarantined(end, sieves)} if sieves else {}
 
     def _places(self, end: Node) -> list[Node]:
         """Return each ``on_error`` that takes the bad rows of the branch at ``end``; at most one for a spout."""
@@ -149,7 +148,7 @@ class Quarantine:
                         f"on_error(); end each in a state or sink of its own"
                     )
             collects.update(covered)
-            made = _begun_at(made, place, place.fields)
+            made = begun_at(made, place, place.fields)
         return Quarantined(made, collects=frozenset(collects))
 
 
@@ -157,9 +156,9 @@ def _bad_rows_of(end: Node) -> Iterator[Node]:
     return (node for node in end.ancestry if node.operation.collects)
 
 
-def _begun_at(end: Node, first: Node, fields: StructType) -> Node:
-    """Return the nodes up to ``end``, with a spout that has these fields in the place of ``first``."""
-    if end is first:
+def begun_at(end: Node, first: Node, fields: StructType) -> Node:
+    """Return the nodes up to ``end``, with a spout that has these fields in the place of ``first``, or a copy of it."""
+    if end is first or (end.number == first.number >= 0):
         (source,) = first.sources
-        return evolve(first, operation=evolve(source, schema=fields), inputs=(), schema=fields)
-    return evolve(end, inputs=tuple(_begun_at(each, first, fields) for each in end.inputs))
+        return evolve(end, operation=evolve(source, schema=fields), inputs=(), schema=fields)
+    return evolve(end, inputs=tuple(begun_at(each, first, fields) for each in end.inputs))

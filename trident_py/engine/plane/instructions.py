@@ -23,8 +23,7 @@ class Emit:
         number: of the transaction, for the spout; None: its part is empty, and the spout is not called.
         stores: whether its rows are only stored, and no branch reads them.
         stored: rows that were stored before, which are emitted in place of the spout; None: the spout emits.
-        bad_rows: as in `Batch`.
-        sieves: as in `Batch`.
+        bad_rows, sifts: as in `Batch`.
     """
 
     attempt: TransactionAttempt
@@ -34,7 +33,7 @@ class Emit:
     stores: bool = False
     stored: StoredRows | None = None
     bad_rows: tuple[BadRow, ...] | None = None
-    sieves: bool = False
+    sifts: bool = False
 
 
 @frozen

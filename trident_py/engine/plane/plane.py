@@ -320,7 +320,7 @@ class DataPlane:
         for spout in edges:
             number = batch.number if spout in batch.metadata else None  # a spout may be newer than what is released
             metadata, stored = batch.metadata.get(spout), batch.stored.get(spout)
-            yield Emit(batch.attempt, number, spout, metadata, batch.stores, stored, batch.bad_rows, batch.sieves)
+            yield Emit(batch.attempt, number, spout, metadata, batch.stores, stored, batch.bad_rows, batch.sifts)
 
     def _take_emission(self, stimulus: Emitted | EmitFailed | CheckpointBegun) -> Iterator[Instruction]:
         executor, spout = self._executors[stimulus.attempt], stimulus.spout

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+import pyarrow as pa
 from attrs import define, field
 from pyspark.sql import SparkSession
 
@@ -53,6 +54,7 @@ class SharedJobs:
     work: BatchWork
     branches: Mapping[int, SharedBranch]
     _counting: CountingJobs = field(init=False)
+    _nothing: dict[int, pa.Table] = field(factory=dict, init=False)  # of no rows, such a branch makes no rows
 
     def __attrs_post_init__(self) -> None:
         self._counting = CountingJobs(self.session)
@@ -72,10 +74,14 @@ class SharedJobs:
         given = {member.attempt: member.inputs[branch.spout] for member in members}
         rows = branch.together({attempt.txid: each.batch.table for attempt, each in given.items()})
         tag, description = names.shared_tag(list(given)), names.description(list(given), f"→ {output}")
-        with jobs.tagged(self.session, tag, description), task_failures_told():
-            # In one partition: all of it is one task, without a shuffle.
-            frame = frame_of_rows(self.session, rows, branch.source).coalesce(1)
-            changes = branch.apart(branch.build(frame).toArrow(), [attempt.txid for attempt in given])
+        if rows.num_rows or index not in self._nothing:
+            with jobs.tagged(self.session, tag, description), task_failures_told():
+                # In one partition: all of it is one task, without a shuffle.
+                made = branch.build(frame_of_rows(self.session, rows, branch.source).coalesce(1)).toArrow()
+            self._nothing[index] = made.schema.empty_table()
+        else:
+            made = self._nothing[index]
+        changes = branch.apart(made, [attempt.txid for attempt in given])
         counts: dict[int, dict[str, NodeCounts]] = {attempt.txid: {} for attempt in given}
         for (txid, node), counted in counting.heard().items():
             # A function that is called for no single row is called for all of them: its counts go to the first.

@@ -135,7 +135,8 @@ class MicroBatches:
                 spout: self._input(spout, given.batch, heard[spout] if participant.capabilities.reads_all else None)
                 for spout, given in member.inputs.items()
             }
-            frame = branch.build(frames, attempt, self._ask)
+            sifted = [spout for spout, given in member.inputs.items() if given.batch.is_sifted]
+            frame = branch.build(frames, attempt, self._ask, sifted)
             if counting.is_listening and not participant.capabilities.reads_all:
                 frame = self._kept(frame, is_observed=True)  # so its counts are the same, however often it is read
             counting_at(f"output of {participant.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Self
 
 from attrs import field, frozen
@@ -67,21 +68,24 @@ class Sifting:
     def run(self, jobs: Jobs, emit: Emit, batch: EmittedBatch, *, is_exact: bool) -> SiftedBatch:
         """Return the input of these branches, for a batch that can be read again.
 
+        If it `is_due`, a job runs; otherwise there are no bad rows.
+
         Raises:
             TaskFailed: there are too many bad rows, or other ones than those that are fixed.
         """
         found: dict[int, Sifted] = {}
+        sifting = self.sifting if self.is_due(emit, is_exact=is_exact) else {}
         bad: dict[str, tuple[BadRow, ...]] = {}
         told: list[Message] = []
         counts: dict[str, NodeCounts] = {}
-        for number, branch in self.sifting.items():
+        for number, branch in sifting.items():
             quarantine = self._quarantine(branch, emit, is_exact=is_exact)
             found[number] = jobs.sift(emit, batch, number, quarantine)
             bad[branch.name] = bad_rows(branch.name, self.spout, found[number], quarantine.pipeline.source)
             told += found[number].told
             for node, counted in found[number].counts.items():
                 counts[node] = _most(counts.get(node, counted), counted)
-        by_name = {self.sifting[number].name: each for number, each in found.items()}
+        by_name = {sifting[number].name: each for number, each in found.items()}
         letters = {
             number: collected(
                 [(bad[name], by_name[name]) for name in sorted(branch.collects & by_name.keys())],
@@ -93,20 +97,28 @@ class Sifting:
         return SiftedBatch(
             inputs={**{number: each.good for number, each in found.items()}, **letters},
             rows=max((each.tried for each in found.values()), default=0),
-            told=[*told, BadRowsFound(emit.attempt, tuple(row for rows in bad.values() for row in rows))],
+            told=[*told, BadRowsFound(emit.attempt, rows)] if (rows := tuple(chain(*bad.values()))) else told,
             counts=counts,
         )
 
+    def is_due(self, emit: Emit, *, is_exact: bool) -> bool:
+        """Return true if the row functions run in their own pass; otherwise a row that raises fails the attempt."""
+        if not self.sifting or emit.attempt.is_trial or emit.stores or emit.number is None:
+            return False
+        if is_exact and emit.bad_rows is not None:
+            return any(each.spout == self.spout for each in emit.bad_rows)
+        return emit.sifts
+
     def _quarantine(self, branch: Branch, emit: Emit, *, is_exact: bool) -> Quarantine:
         fixed: list[tuple[int, Raised]] | None = None
-        if emit.attempt.is_trial or (is_exact and emit.bad_rows is not None):
+        if is_exact and emit.bad_rows is not None:
             fixed = [
                 (each.hash, Raised(each.operation, each.error))
-                for each in emit.bad_rows or ()
+                for each in emit.bad_rows
                 if (each.branch, each.spout) == (branch.name, self.spout)
             ]
         most = self.bad_rows_max if self.bad_rows_max >= 1 else BAD_ROWS_MAX
-        return Quarantine(pipeline=branch.sieves[self.spout], fixed=fixed, most=int(most))
+        return Quarantine(pipeline=branch.sieves[self.spout].pipeline, fixed=fixed, most=int(most))
 
     def _fields(self, branch: Branch) -> StructType:
         return next(source.schema for source in branch.end.sources if source.tx_id == self.spout)

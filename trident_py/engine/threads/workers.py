@@ -123,7 +123,6 @@ class SpoutEmission:
     diagnose: Callable[[BaseException], Diagnosis]
     draw_edge: Callable[[], int]
     running: Running = field(factory=Running, init=False)
-    _tries_rows: bool = field(default=False, init=False)
 
     def run(self, report: Callable[[Stimulus], object]) -> None:
         """Emit, and pass the result or the exception to ``report``."""
@@ -136,8 +135,7 @@ class SpoutEmission:
             outcome = EmitFailed(attempt, tx_id, Diagnosis(error, FailureKind.INTERRUPTED))
         except BaseException as error:  # noqa: BLE001 - user code
             why = self.diagnose(error)
-            # If no row was tried, it says nothing about rows.
-            is_final = attempt.is_trial and why.kind.counts and not self._tries_rows
+            is_final = attempt.is_trial and why.kind.counts  # no row was tried, so it says nothing about rows
             outcome = EmitFailed(attempt, tx_id, evolve(why, kind=FailureKind.FATAL) if is_final else why)
         self.running.ended.set()
         report(outcome)
@@ -146,7 +144,7 @@ class SpoutEmission:
         attempt, executor = self.emit.attempt, self.spout.executor
         number = self.emit.number
         if number is None:  # the spout is not called for an empty transaction
-            return self._as_emitted(EmittedBatch(executor.schema))
+            return self._sifted(EmittedBatch(executor.schema), (), report)
         if self.emit.stored is not None:
             rows = self.parked.read(self.spout.tx_id, self.emit.stored)
             batch = EmittedBatch(executor.schema, (rows.cast(arrow_schema(executor.schema)),))
@@ -164,13 +162,11 @@ class SpoutEmission:
     def _sifted(
         self, batch: EmittedBatch, resolved: Sequence[Message], report: Callable[[Stimulus], object]
     ) -> Emitted:
-        emit = self.emit
-        if emit.stores or emit.sieves or not self.sifting.sifting:
-            return self._as_emitted(batch, resolved)
-        report(CheckpointBegun(emit.attempt, self.spout.tx_id))
-        self.running.enter_spark()
-        self._tries_rows = True
-        sift = self.sifting.run(self.jobs, emit, batch, is_exact=self.spout.coordinator.exact)
+        emit, exact = self.emit, self.spout.coordinator.exact
+        if self.sifting.is_due(emit, is_exact=exact):
+            report(CheckpointBegun(emit.attempt, self.spout.tx_id))
+            self.running.enter_spark()
+        sift = self.sifting.run(self.jobs, emit, batch, is_exact=exact)
         return self._as_emitted(evolve(batch, counts={**batch.counts, **sift.counts}), [*resolved, *sift.told], sift)
 
     def _as_emitted(
@@ -185,7 +181,11 @@ class SpoutEmission:
             edges={branch: self.draw_edge() for branch in self.readers},
             resolved=resolved,
             counts=batch.counts,
-            sifted={branch: SiftedInput(each, each.is_small) for branch, each in sift.inputs.items()},
+            sifted={
+                # A branch that begins behind its row functions shares no job with others, which begin before.
+                branch: SiftedInput(each, each.is_small and branch in self.sifting.collecting)
+                for branch, each in sift.inputs.items()
+            },
         )
 
     def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinators.batches.bad_rows import BadRowsOfAttempts
+from coordinators.batches.bad_rows import LOOKS_FOR, BadRowsOfAttempts
 from coordinators.protocol.messages import BadRowsFound
 from coordinators.record.bad_rows import BadRow
 from coordinators.record.record import CommitIntent, CoordinatorRecord, decode, encode
@@ -34,6 +34,19 @@ def test_the_rows_of_the_attempt_whose_commit_has_begun_are_fixed_of_all_spouts(
 
 def test_that_there_are_none_is_fixed_too() -> None:
     assert known().fixed(2, [OTHER]) == ()
+
+
+def test_bad_rows_are_looked_for_after_a_failure_and_for_a_while_after_some() -> None:
+    rows = known()
+    assert [rows.are_looked_for(1, has_failed=each) for each in (False, True)] == [False, True]
+    rows.take(BadRowsFound(OTHER, ()))
+    assert not rows.are_looked_for(3, has_failed=False)
+    rows.take(BadRowsFound(OTHER, (bad(1),)))
+    assert [rows.are_looked_for(OTHER.txid + more, has_failed=False) for more in (1, LOOKS_FOR, LOOKS_FOR + 1)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_the_next_leader_knows_them() -> None:

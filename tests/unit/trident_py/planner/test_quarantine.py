@@ -20,10 +20,6 @@ def branches(stream: Stream) -> dict[str, Branch]:
     return {branch.name: branch for branch in plan(stream._graph).branches}
 
 
-def titles(branch: Branch) -> list[str]:
-    return [node.operation.title for node in branch.end.ancestry]
-
-
 def double(row: Any) -> tuple[int]:
     return (2 * row.n,)
 
@@ -33,11 +29,12 @@ def test_the_row_functions_run_before_the_branch_and_the_rest_in_it() -> None:
     end(stream.map(positive, "n bigint").map(double, "n bigint").shuffle().map(double, "n bigint"), "a")
     end(stream.on_error(), "bad")
     found = branches(stream)
-    assert [step.title.partition(" at ")[0] for step in found["a"].sieves["numbers"].steps] == [
+    assert [step.title.partition(" at ")[0] for step in found["a"].sieves["numbers"].pipeline.steps] == [
         "map(positive",
         "map(double",
     ]
-    begun = [title.partition(" at ")[0] for title in titles(found["a"])]
+    behind = found["a"].begun(["numbers"]).ancestry
+    begun = [node.operation.title.partition(" at ")[0] for node in behind]
     assert begun[1:] == ["map(double", "shuffle()", "new_stream('numbers')"]  # the last one has the rows of the sieve
     assert found["bad"].collects == {"a"}
     assert found["bad"].end.sources[0].schema.names == ["n", "_error", "_operation", "_txid"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import define, field
 
 from coordinators.protocol.messages import BadRowsFound
@@ -37,39 +39,50 @@ class OfRows(Reading):
 
 
 def sifting(jobs: OfRows, emit: Emit, *, is_exact: bool = True) -> list[BadRow]:
+    """The bad rows that are told; the branches 0 and 1 have a function that raises, 2 reads the bad rows."""
     stream = numbers(TridentTopology("t"))
     for name in ("a", "b"):
         end(stream.map(positive, "n bigint"), name)
     end(stream.on_error(), "bad")
     made = Sifting.of("numbers", plan(stream._graph).branches, 0.5)
     found = made.run(jobs, emit, BATCH, is_exact=is_exact)
-    assert found.inputs.keys() == {0, 1, 2}
-    assert found.rows == len(jobs.values)
-    (told,) = found.told
-    assert isinstance(told, BadRowsFound)
-    return list(told.rows)
+    assert found.inputs.keys() == ({0, 1, 2} if jobs.seen else {2})
+    rows = [row for told in found.told if isinstance(told, BadRowsFound) for row in told.rows]
+    assert found.inputs[2].table.num_rows == len({(row.hash, row.operation) for row in rows})
+    return rows
 
 
-def emit_of(attempt: TransactionAttempt, *bad: BadRow, fixed: bool = True) -> Emit:
-    return Emit(attempt, 1, "numbers", None, bad_rows=tuple(bad) if fixed else None)
+def emit_of(attempt_id: int, fixed: Sequence[BadRow] | None, *, sifts: bool = False, txid: int = 1) -> Emit:
+    bad = None if fixed is None else tuple(fixed)
+    return Emit(TransactionAttempt(txid, attempt_id), 1, "numbers", None, bad_rows=bad, sifts=sifts)
 
 
-def test_as_long_as_nothing_is_fixed_each_branch_leaves_out_what_raises() -> None:
+def test_bad_rows_are_left_out_by_each_branch_once_they_are_looked_for() -> None:
     jobs = OfRows(exact=True, values=(1, -2, 3))
-    found = sifting(jobs, emit_of(TransactionAttempt(1, 0), fixed=False))
+    assert sifting(jobs, emit_of(0, None)) == []
+    assert jobs.seen == []
+    found = sifting(jobs, emit_of(1, None, sifts=True))
     assert [(row.branch, row.spout) for row in found] == [("a", "numbers"), ("b", "numbers")]
     assert [each.fixed for each in jobs.seen] == [None, None]
 
 
 def test_fixed_rows_are_those_of_the_branch_and_the_same_are_told_again() -> None:
-    first = sifting(OfRows(exact=True, values=(1, -2, 3)), emit_of(TransactionAttempt(1, 0), fixed=False))
+    first = sifting(OfRows(exact=True, values=(1, -2, 3)), emit_of(0, None, sifts=True))
     jobs = OfRows(exact=True, values=(3, -2, 1))
-    assert sifting(jobs, emit_of(TransactionAttempt(1, 1), *first)) == first
+    assert sifting(jobs, emit_of(1, first)) == first
     assert [each.fixed for each in jobs.seen] == [[(row.hash, Raised(row.operation, row.error))] for row in first]
+
+
+def test_that_no_row_is_left_out_is_fixed_too() -> None:
+    jobs = OfRows(exact=True, values=(1, -2, 3))
+    assert sifting(jobs, emit_of(1, [], sifts=True)) == []
+    assert jobs.seen == []
 
 
 def test_a_spout_that_may_emit_other_rows_has_none_fixed_and_a_trial_leaves_out_nothing() -> None:
     jobs = OfRows(exact=False, values=(1,))
-    sifting(jobs, emit_of(TransactionAttempt(1, 1)), is_exact=False)
-    sifting(jobs, emit_of(TransactionAttempt(TRIAL_TXID, 0), fixed=False))
-    assert [each.fixed for each in jobs.seen] == [None, None, [], []]
+    sifting(jobs, emit_of(1, [], sifts=True), is_exact=False)
+    assert [each.fixed for each in jobs.seen] == [None, None]
+    trial = OfRows(exact=False, values=(1,))
+    sifting(trial, emit_of(0, None, sifts=True, txid=TRIAL_TXID))
+    assert trial.seen == []
