@@ -1,6 +1,6 @@
 """The bad rows of attempts: which attempts look for them, and which rows are left out.
 
-To look for them takes a job of its own. So the first attempt of a transaction doesn't look: if a row function raises,
+To look for them takes one more job. So the first attempt of a transaction doesn't look: if a row function raises,
 the attempt fails, and the next one looks. For some transactions after one with bad rows, the first attempt looks, too.
 
 From the first commit of a transaction on, each attempt leaves out the same rows.

@@ -35,7 +35,7 @@ class Batch:
         stored: by spout, the stored rows of a parked transaction that is released; these spouts don't emit.
         bad_rows: the rows that branches leave out, if that is fixed because a commit may have begun: any other row that
             makes a row function raise fails the attempt. None: it isn't fixed.
-        sifts: whether rows that make a row function raise are left out, if ``bad_rows`` is None. `BadRowsFound` is
+        sifts: whether rows that make a row function raise are left out, as long as that isn't fixed. `BadRowsFound` is
             posted for them. Otherwise they fail the attempt.
     """
 

@@ -145,7 +145,8 @@ class Oracle:
             is_released = any(
                 parked.released.get(closed) == part for closed in range(before.current_txid, after.current_txid)
             )
-            skipped = [self.wishes.made[each.wish].txids for each in after.outcomes if each not in before.outcomes]
+            made = [self.wishes.made[each.wish] for each in after.outcomes if each not in before.outcomes]
+            skipped = [wish.txids for wish in made if wish.action is Action.SKIP]
             is_skipped = (part[0],) in skipped
             self.require(is_released or is_skipped, "S23", f"{part} is not parked any more, and wasn't released")
             if is_skipped:
