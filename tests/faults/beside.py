@@ -76,8 +76,9 @@ def _table(kind: str, where: str) -> TransactionalSink[Any]:
 
 
 def some_seconds(row: Any) -> tuple[str]:
-    """Raise over other words in each second."""
-    if zlib.crc32(f"{row.word} {time.time() // 1}".encode()) % 400 == 0:
+    """Raise over some words always, and over a few others in each second."""
+    is_bad = zlib.crc32(row.word.encode()) % 50 == 0
+    if is_bad or zlib.crc32(f"{row.word} {time.time() // 1}".encode()) % 1500 == 0:
         raise ValueError(row.word)
     return (row.word,)
 
