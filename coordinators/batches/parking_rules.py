@@ -126,7 +126,7 @@ class ParkingRules:
             )
         if isinstance(self.admission.bindings.of(txid), Empty):
             return f"transaction {txid} has no batch: only time passes in it"
-        return self.settings.not_parkable
+        return ""
 
     def _refused_release(self, wish: Wish) -> str:
         if not self._parked.entries:

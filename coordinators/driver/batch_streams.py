@@ -23,6 +23,8 @@ class Batch:
     Attributes:
         attempt: its id for states and sinks.
         number: the transaction's number for spouts; None for an empty transaction: spouts are not called.
+        commits: the same number, if spouts that take part in commits are called for it. None: they aren't, because the
+            transaction is empty, or releases a batch that was theirs before.
         metadata: the definition of the transaction, by spout.
         time: the transaction's, in milliseconds since 1970.
         edges: one for each consumer, in their order.
@@ -44,6 +46,7 @@ class Batch:
     metadata: Mapping[str, Json]
     time: int
     edges: Sequence[int]
+    commits: int | None = None
     parks: int | None = None
     stores: bool = False
     sieves: bool = False

@@ -361,9 +361,11 @@ class CoordinatorDriver:
         time, edges = self.times.known[txid], self._open(attempt, StreamId.BATCH)
         batch = Batch(attempt=attempt, number=None, metadata={}, time=time, edges=edges)
         if (parking := parked.parking) is not None and parking.txid == txid:
-            self.streams.emit_batch(evolve(batch, parks=parking.first_attempt_id))
+            commits = None if parked.released_in(txid) else parking.entry.number
+            self.streams.emit_batch(evolve(batch, parks=parking.first_attempt_id, commits=commits))
             return
         metadata, number = self.admission.metadata(txid), self.bindings.number(txid)
+        batch = evolve(batch, commits=number)
         bad_rows, has_failed = self.admission.bad_rows, self.failures.retries.has_failed(txid)
         batch = evolve(
             batch,

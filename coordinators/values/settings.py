@@ -22,7 +22,6 @@ class LeadershipSettings:
         backoff_max: the longest wait between two replays.
         source_patience: how long to wait for an unreachable source; None: no limit.
         store_patience: the same for the store of a state or sink.
-        not_parkable: why no transaction can be parked; empty: they can.
         stored_spouts: the spouts that can't emit a batch again after its success: when a transaction is parked, their
             rows are stored.
         parks_poison: whether a transaction that has failed too often is parked; otherwise the topology ends.
@@ -41,7 +40,6 @@ class LeadershipSettings:
     backoff_max: float = 30.0
     source_patience: float | None = None
     store_patience: float | None = None
-    not_parkable: str = ""
     stored_spouts: frozenset[str] = frozenset()
     parks_poison: bool = False
     windows: frozenset[str] = frozenset()

@@ -62,7 +62,8 @@ class CommitterEmitter(Emitter[M]):
         """Commit ``attempt``, in txid order: once per attempt that gets this far, before ``success``.
 
         Called on the commit thread, so possibly at the same time as a later ``emit_batch``. An exception fails the
-        attempt.
+        attempt. An attempt that leaves out its batch, which an operator has parked, is committed too, without
+        ``emit_batch`` before. The release of that batch is not.
         """
 
 

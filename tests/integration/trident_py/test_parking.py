@@ -30,6 +30,7 @@ from trident_py import (
     SQLiteState,
     SQLSink,
     Sum,
+    TopologyContext,
     TridentCollector,
     TridentConfig,
     TridentQuery,
@@ -430,14 +431,40 @@ def test_a_batch_of_a_partitioned_spout_is_parked_and_the_partitions_go_on_behin
     assert counted(tmp_path / "books.db") == {f"{shelf}{n}": 1 for shelf in "ab" for n in range(8)}
 
 
-def test_a_committer_spout_is_not_left_out(tmp_path: Path) -> None:
-    class Once(FixedBatchSpout, ICommitterTridentSpout[Any]):
-        pass
+class Noting(FixedBatchSpout, ICommitterTridentSpout[Any]):
+    """Notes what its emitter is told to commit, and which successes it hears of."""
 
-    topology = TridentTopology("once")
-    stream = topology.new_stream("numbers", Once("n bigint", 2, (BAD,))).map(
-        Fails(tmp_path / "never"), "n bigint, k string"
-    )
-    stream.persistent_aggregate(SQLiteState(tmp_path / "x.db", table="x"), Count(), "n")
-    with pytest.raises(PoisonBatchError, match="failed 2 times"):
-        run(topology, LocalCoordination())
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.committed: list[str] = []
+        self.succeeded: list[int] = []
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Any:
+        emitter: Any = super().get_emitter(tx_state_id, conf, context)
+        emitter.commit = lambda attempt: self.committed.append(str(attempt))
+        emitter.success = lambda attempt: self.succeeded.append(attempt.txid)
+        return emitter
+
+
+def test_a_committer_spout_commits_what_is_parked_and_not_its_release(tmp_path: Path) -> None:
+    coordination, mended = LocalCoordination(), tmp_path / "mended"
+
+    def started(spout: Noting) -> TridentQuery:
+        topology = TridentTopology("noting")
+        stream = topology.new_stream("numbers", spout).map(Fails(mended), "n bigint, kind string")
+        stream.persistent_aggregate(SQLiteState(tmp_path / "x.db", table="x"), Sum("n"), "n")
+        return run(topology, coordination)
+
+    rows = [(n,) for n in range(1, 7)]
+    with started(spout := Noting("n bigint", 2, *rows)) as query:
+        assert [each.txid for each in query.parked()] == [2]
+        assert [each.partition(":")[0] for each in spout.committed] == ["1", "2", "3"]
+        assert spout.succeeded == [1, 2, 3]
+        assert select(tmp_path / "x.db", "SELECT n FROM x") == [(1 + 2 + 5 + 6,)]
+    mended.touch()
+    with started(spout := Noting("n bigint", 2, *rows)) as query:
+        query.release()
+        query.process_all_available(PATIENCE_SECONDS)
+        assert query.parked() == ()
+    assert spout.committed == []
+    assert select(tmp_path / "x.db", "SELECT n FROM x") == [(21,)]

@@ -269,7 +269,7 @@ class CommitLane:
         members = [
             CommitMember(
                 member.executor.attempt,
-                member.executor.batch.number,
+                member.executor.batch.commits,
                 member.executor.time,
                 {branch: member.executor.hand_over(branch) for branch in output.branches},
                 member.executor.batch.parks,

@@ -127,7 +127,7 @@ class CommitMember:
     """One of the attempts that commit in one step.
 
     Attributes:
-        number: as in `BatchAnnounced`.
+        number: for spouts that take part in commits; None: they are not called. As ``commits`` of `Batch`.
         receipts: the work that the output of each branch has prepared; none for a committer spout.
         parks: as in `BatchAnnounced`.
     """

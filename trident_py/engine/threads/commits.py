@@ -76,7 +76,7 @@ class Commits:
         for member in step.members:
             if member.number is not None:
                 working_for(member.attempt)
-                self.spouts[step.spout].commit(member.attempt, member.number)
+                self.spouts[step.spout].commit(member.attempt, member.number, parks=member.parks is not None)
 
     def inspect(self, inspection: InspectOutputs) -> OutputsInspected:
         """Ask each output whether it can commit an attempt as an empty one, so that its transaction is left out."""

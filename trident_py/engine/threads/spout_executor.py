@@ -162,9 +162,12 @@ class TridentSpoutExecutor:
         """Return the cursors that the batch of ``metadata`` moves when it is closed; None: not known yet."""
         return self.emitter.moved(json_copy(metadata)) if isinstance(self.emitter, OffsetReportingEmitter) else {}
 
-    def commit(self, attempt: TransactionAttempt, number: int) -> None:
-        """Commit, as announced on ``$commit``; only the last emitted attempt of this transaction is accepted."""
-        if self._emitted.get(attempt.txid) != attempt:
+    def commit(self, attempt: TransactionAttempt, number: int, *, parks: bool = False) -> None:
+        """Commit, as announced on ``$commit``; only the last emitted attempt of this transaction is accepted.
+
+        An attempt that ``parks`` its transaction is not emitted.
+        """
+        if not parks and self._emitted.get(attempt.txid) != attempt:
             raise FailedException(f"received commit for different transaction attempt: {attempt}")
         if isinstance(self.emitter, Committing):
             with located(**self._about(attempt)):

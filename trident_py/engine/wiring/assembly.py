@@ -21,7 +21,7 @@ from trident_py.graph.graph import Graph
 from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
 from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.spouts import ICommitterTridentSpout, ITridentSpout, Replay
+from trident_py.interfaces.spouts import ITridentSpout, Replay
 from trident_py.interfaces.states import State
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Leaf, Participant, everything
@@ -182,20 +182,11 @@ def settings_of(
         backoff_max=config.retry.backoff_max,
         source_patience=config.source_patience,
         store_patience=config.store_patience,
-        not_parkable=_not_parkable(plan),
         stored_spouts=frozenset(each.tx_id for each in plan.spouts if not _gives_again(each.spout)),
         parks_poison=config.on_poison == "park",
         windows=frozenset(_with_windows(plan, participants)),
         park_max=config.park_max,
     )
-
-
-def _not_parkable(plan: Plan) -> str:
-    """Return why no transaction of ``plan`` can be parked; empty: each can."""
-    for each in plan.spouts:
-        if isinstance(each.spout, ICommitterTridentSpout):
-            return f"spout {each.tx_id!r} takes part in commits, and can't leave a batch out"
-    return ""
 
 
 def _gives_again(spout: ITridentSpout[Any]) -> bool:

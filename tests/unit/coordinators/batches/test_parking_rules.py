@@ -131,9 +131,7 @@ def test_an_output_that_has_it_ends_the_topology_as_the_policy_does_and_says_whi
     assert world.driver.record.parked.parking is None
 
 
-@pytest.mark.parametrize(
-    "settings", [{"parks_poison": False}, {"not_parkable": "no"}, {"park_max": 1}, {"windows": frozenset({"w"})}]
-)
+@pytest.mark.parametrize("settings", [{"parks_poison": False}, {"park_max": 1}, {"windows": frozenset({"w"})}])
 def test_what_policy_does_not_park_ends_the_topology(settings: dict[str, Any]) -> None:
     world = with_one_parked() if "park_max" in settings else World().start()
     text = "2:0" if "park_max" in settings else "1:0"

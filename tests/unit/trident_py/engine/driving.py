@@ -121,7 +121,7 @@ class Driven:
         attempt = TransactionAttempt(txid, attempt_id)
         edges = [1] * self.streams.consumers(StreamId.BATCH)
         number = None if is_empty else txid
-        batch = Batch(attempt=attempt, number=number, metadata=metadata, time=0, edges=edges)
+        batch = Batch(attempt=attempt, number=number, commits=number, metadata=metadata, time=0, edges=edges)
         self.turn(lambda: self.streams.emit_batch(batch))
         return attempt
 

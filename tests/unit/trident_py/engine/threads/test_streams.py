@@ -84,7 +84,7 @@ def test_spouts_hear_of_numbers(steps: Steps) -> None:
     with driven([spout_of(emitter, "n bigint")], [steps]) as world:
         steps.world = world
         attempt = TransactionAttempt(5, 1)
-        batch = Batch(attempt=attempt, number=3, metadata={"s": 1}, time=0, edges=[1])
+        batch = Batch(attempt=attempt, number=3, commits=3, metadata={"s": 1}, time=0, edges=[1])
         world.turn(lambda: world.streams.emit_batch(batch))
         world.acked(StreamId.BATCH, 2)
         world.commit(attempt)
