@@ -4,6 +4,8 @@
 
 ``bad-rows`` writes them to a table, but for lines with words that a function refuses, which are in another one.
 
+``poisoned`` is no output: a function refuses a word until there is a file.
+
 ``mysql`` and ``redis`` are states on a server, ``delta`` and ``iceberg`` tables of files, ``sql`` is a table of a sink.
 """
 
@@ -14,6 +16,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from attrs import frozen
 
 from tests.faults.points import Points, around
 from tests.unit.trident_py.sinks.iceberg.tables import NAME, catalog_at
@@ -41,6 +45,20 @@ RECORDS = 10
 """Of a batch from Kafka."""
 _KNOWS_SOON = {"topic.metadata.propagation.max.ms": 2000, "topic.metadata.refresh.interval.ms": 1000}
 """That a topic is gone; Kafka's client believes it after half a minute else."""
+
+
+POISON = "poison"
+
+
+@frozen
+class Refusing:
+    """Raises over one word until there is a file."""
+
+    mended: Path
+
+    def __call__(self, row: Any) -> None:
+        if row.word == POISON and not self.mended.exists():
+            raise ValueError(row.word)
 
 
 def declare(kind: str, where: str, words: Stream, topology: TridentTopology, *more: str) -> None:

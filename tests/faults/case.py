@@ -281,6 +281,7 @@ class Case:
             events=self.events("record", "leads", "success", "emitted", "answer", "ended"),
             per_window=self.per_window,
             is_timed=self.window_secs > 0,
+            parks=self.beside[:1] == ["poisoned"],
             ends=frozenset(self.ends),
         )
 

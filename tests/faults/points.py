@@ -18,6 +18,7 @@ from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
 from coordinators.driver.driver import CoordinatorDriver
 from coordinators.driver.record_writer import RecordWriter
 from coordinators.protocol.protocol import EmitBatch, EmitCommit, EmitSuccess
+from coordinators.record.parking import ParkedList
 from coordinators.record.record import CoordinatorRecord
 from tests.faults.journal import Journal
 from trident_py.states.sql.shared import SharedLink
@@ -53,7 +54,13 @@ BESIDE = ("before_beside_commit", "after_beside_commit")
 WISHES = ("before_wish", "after_wish")
 """Of the write that carries out what an operator wishes."""
 
-POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING + SHARED + SQLITE + BESIDE + WISHES
+PARKING = ("before_parking", "after_parking", "before_parked", "after_parked")
+"""Of the write that decides to park a transaction, and of the one that puts it on the list."""
+
+RELEASING = ("before_released", "after_released")
+"""Of the write that closes a release."""
+
+POINTS = IN_RECOVERY + IN_A_BATCH + CLOSING + SHARED + SQLITE + BESIDE + WISHES + PARKING + RELEASING
 
 
 @define(eq=False)
@@ -68,6 +75,7 @@ class Points:
     orders: dict[str, tuple[str, int]] = field(factory=dict)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _carries_out: bool = field(default=False, init=False)
+    _parked: ParkedList | None = field(default=None, init=False)
 
     def order(self, orders: dict[str, list[Any]]) -> None:
         """What is to happen from now on; what was ordered before and has not happened is off."""
@@ -126,8 +134,20 @@ class Points:
         self._carries_out = bool(store._carried_out(record))
         if self._carries_out:
             self.reach("before_wish")
+        if step := self._step_of(record.parked):
+            self.reach(f"before_{step}")
 
-    def _after_write(self, store: ZooKeeperRecordStore, _: object) -> None:
+    def _step_of(self, after: ParkedList) -> str:
+        """What a write does with parked transactions; nothing known is the first one."""
+        before = self._parked or after
+        if after.parking != before.parking:
+            return "parking" if after.parking else "parked"
+        return "released" if len(after.entries) < len(before.entries) else ""
+
+    def _after_write(self, store: ZooKeeperRecordStore, record: CoordinatorRecord) -> None:
+        step, self._parked = self._step_of(record.parked), record.parked
+        if step:
+            self.reach(f"after_{step}")
         if store.writes == 1:
             self.reach("after_first_write")
         if self._carries_out:

@@ -46,6 +46,7 @@ from tests.faults.points import Points, around
 from tests.servers.class_archive import quick
 from trident_py import (
     MapGet,
+    RetryPolicy,
     TridentConfig,
     TridentQuery,
     TridentTopology,
@@ -152,6 +153,8 @@ class Program:
             message_timeout=15,
             zookeeper=zookeeper,
             state_dir=Path("/x"),
+            on_poison="park" if beside[:1] == ["poisoned"] else "halt",
+            retry=RetryPolicy(attempts=2 if beside[:1] == ["poisoned"] else 5),
         )
         thread = threading.Thread(target=self._started, args=(words, config, asks), daemon=True)
         thread.start()
@@ -179,7 +182,9 @@ class Program:
             counted.name("words").write_to(SQLSink(url_of(dsn), "words"))
         if churn:
             declare(churn, words, counted, dsn, Path(input).parent / DATABASE, self.journal)
-        if beside:
+        if beside[:1] == ["poisoned"]:
+            counted = counted.peek(outputs.Refusing(Path(beside[1])))
+        elif beside:
             kind, where, *more = beside
             outputs.declare(kind, where, counted, words, *more)
         if per_window:
