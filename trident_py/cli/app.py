@@ -42,7 +42,7 @@ COMMANDS = {
     "rate": "slow a topology down until `trident resume`",
     "request": "send a request to a running topology, as `TridentQuery.execute` does in its own process",
     "dead-letters": "show the rows that branches have left out because a row function raised",
-    "try": "run other code over the rows of a parked transaction, and write nothing",
+    "try": "run other code over the rows of a parked or committed transaction, and write nothing",
     "ui": "serve the page of a topology from its history, whether it runs or not",
     "reset": "delete a topology's position, so that it starts from the beginning",
 }
@@ -175,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_wish_options(name, add(name, where, report))
     _add_request_options(add("request", where, report))
     _add_letters_options(add("dead-letters", where, report))
-    _add_try_options(add("try", where, report))
+    _add_try_options(add("try", where, history, report))
     _add_ui_options(add("ui", where, history))
     _add_reset_options(add("reset", where))
     return parser
@@ -306,7 +306,7 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
     tx.add_argument("txids", metavar="TXID", type=_positive, nargs="*", help="the transactions; list takes none")
     tx.add_argument("--all", action="store_true", help="release all parked transactions")
     tx.add_argument("--reason", metavar="TEXT", default="", help="why, for those who see the parked transaction")
-    _add_timeout_option(tx)
+    _add_timeout_option(tx, f"{ANSWER_SECONDS:g}, and {SEARCH_SECONDS:g} for bisect")
     _add_last_option(tx)
     tx.add_argument("--failed", action="store_true", help="list only transactions with a failed attempt")
     tx.add_argument("--parquet", metavar="FILE", type=Path, help="write the rows of one spout to FILE (rows)")
@@ -323,8 +323,10 @@ def _add_letters_options(letters: argparse.ArgumentParser) -> None:
 
 def _add_try_options(trying: argparse.ArgumentParser) -> None:
     trying.set_defaults(module="trying")
-    trying.add_argument("name", metavar="NAME", type=_text, help="the topology that has parked the transaction")
-    trying.add_argument("txids", metavar="TXID", type=_positive, nargs=1, help="the parked transaction")
+    trying.add_argument(
+        "name", metavar="NAME", type=_text, help="the topology that has parked or committed the transaction"
+    )
+    trying.add_argument("txids", metavar="TXID", type=_positive, nargs=1, help="the transaction")
     trying.add_argument("target", metavar="TARGET", help=TARGET_WORDS)
     trying.add_argument("--against", metavar="TARGET", help="show only how the changes differ from those of this code")
     _add_parked_dir_option(trying)
@@ -343,13 +345,12 @@ def _add_watch_options(watch: argparse.ArgumentParser) -> None:
     _add_last_option(watch)
 
 
-def _add_timeout_option(command: argparse.ArgumentParser) -> None:
+def _add_timeout_option(command: argparse.ArgumentParser, default: str = f"{ANSWER_SECONDS:g}") -> None:
     command.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=_seconds,
-        help=f"how long to wait for the leader; the command takes effect even later ({ANSWER_SECONDS:g}, and "
-        f"{SEARCH_SECONDS:g} for bisect)",
+        help=f"how long to wait for the leader; the command takes effect even later ({default})",
     )
 
 

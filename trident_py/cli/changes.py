@@ -19,7 +19,7 @@ from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
 from coordinators.values.error_text import error_notes, error_text
 from trident_py.engine.rows.row_engine import rows_of_branch, spark_needed
 from trident_py.errors import TopologyError
-from trident_py.planner.plan import Branch, SpoutPlan, check, plan
+from trident_py.planner.plan import Branch, Plan, SpoutPlan, check, plan
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_schema
 from trident_py.spark.frames import frame_of_rows, rows_of_frame
@@ -50,17 +50,23 @@ class BranchChange:
 def changes(topology: TridentTopology, rows: Mapping[str, pa.Table]) -> list[BranchChange]:
     """Return the change of each branch of ``topology`` over these rows, by spout; a spout without rows emits none.
 
+    A branch that only reads bad rows is left out: here a row over which a function raises is an error of its branch.
+
     Raises:
         TopologyError: the rows don't have the fields that a spout declares.
     """
     planned = plan(topology._graph)  # noqa: SLF001 - its declarations, which users have no use for
     given = {each.tx_id: _fitting(each, rows.get(each.tx_id)) for each in planned.spouts}
     if spark_needed(planned) is None:
-        return [_changed(branch, partial(_on_rows, branch, given)) for branch in planned.branches]
+        return [_changed(branch, partial(_on_rows, branch, given)) for branch in _reading(planned)]
     with topology_session(topology.name, None) as session:
         checked = check(planned, session)
         frames = {each.tx_id: frame_of_rows(session, given[each.tx_id], each.schema) for each in checked.spouts}
-        return [_changed(branch, partial(_on_spark, branch, frames)) for branch in checked.branches]
+        return [_changed(branch, partial(_on_spark, branch, frames)) for branch in _reading(checked)]
+
+
+def _reading(planned: Plan) -> list[Branch]:
+    return [branch for branch in planned.branches if not branch.collects]
 
 
 def _fitting(spout: SpoutPlan, rows: pa.Table | None) -> pa.Table:

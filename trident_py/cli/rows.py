@@ -23,9 +23,9 @@ from trident_py.cli.terminal import cell
 from trident_py.cli.usage import UsageError, config_of
 from trident_py.engine.threads.parked_rows import LostRows, ParkedRows
 from trident_py.wishing import answer_to, seconds_for
+from trident_py.worker.sieve import POSITION
 
 ROWS_SHOWN = 20
-POSITION = "_position"
 
 
 @frozen
@@ -48,6 +48,12 @@ def run(arguments: Namespace, by: str) -> int:
     """
     (txid,) = arguments.txids
     read = parked_rows(arguments, by)
+    if read is None:
+        raise TridentError(
+            f"topology {arguments.name!r}: transaction {txid} is not parked, and only of a parked one are rows kept",
+            topology=arguments.name,
+            txid=txid,
+        )
     found = [each for each in read if arguments.spout in (None, each.spout)]
     if not found:
         names = ", ".join(sorted({each.spout for each in read}))
@@ -62,16 +68,20 @@ def run(arguments: Namespace, by: str) -> int:
     return 0
 
 
-def parked_rows(arguments: Namespace, by: str) -> list[SpoutRows]:
-    """Return the rows of the parked transaction that ``arguments`` name, of all parts; the leader stores them first.
+def parked_rows(arguments: Namespace, by: str) -> list[SpoutRows] | None:
+    """Return the rows of the transaction that ``arguments`` name, of all parts; the leader stores them first.
+
+    None: it is not parked.
 
     Raises:
-        TridentError: it isn't parked, or its rows can't be read here.
+        TridentError: its rows can't be read here.
     """
     config, (txid,) = config_of(arguments), arguments.txids
     with existing(config) as coordination:
         identity = coordination.describe(arguments.name).identity
         entries = _with_rows(arguments, coordination, Wish(uuid4().hex, Action.ROWS, txids=(txid,), by=by))
+    if not entries:
+        return None
     try:
         return list(_read(ParkedRows.of(identity, config), entries))
     except LostRows as error:
@@ -79,19 +89,13 @@ def parked_rows(arguments: Namespace, by: str) -> list[SpoutRows]:
 
 
 def _with_rows(arguments: Namespace, coordination: Coordination, wish: Wish) -> list[Parked]:
-    """Return the parts of the parked transaction, all rows of which are stored.
+    """Return the parts of the parked transaction, all rows of which are stored; none if it is not parked.
 
     Raises:
-        TridentError: it isn't parked, or no leader has stored its rows.
+        TridentError: no leader has stored its rows.
     """
     (txid,) = wish.txids
     entries = _entries(coordination, arguments.name, txid)
-    if not entries:
-        raise TridentError(
-            f"topology {arguments.name!r}: transaction {txid} is not parked, and only of a parked one are rows kept",
-            topology=arguments.name,
-            txid=txid,
-        )
     if all(each.definition.keys() <= each.stored.keys() for each in entries):
         return entries
     seconds = seconds_for(wish.action) if arguments.timeout is None else arguments.timeout

@@ -1,20 +1,30 @@
-"""``trident try NAME TXID TARGET``: runs other code over the rows of a parked transaction, and writes nothing."""
+"""``trident try NAME TXID TARGET``: runs other code over a parked or committed transaction, and writes nothing.
+
+Of a parked transaction it takes the stored rows. The batch of a committed one is emitted once more, by the spouts of the
+other code and from the definition that the history has.
+"""
 
 from __future__ import annotations
 
 import json
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
 
 from coordinators.values.error_text import counted, safe_text
 from trident_py.cli import rows
+from trident_py.cli.again import emitted_again
 from trident_py.cli.changes import BranchChange, changes
 from trident_py.cli.target import load
-from trident_py.cli.tx import print_lines, user_name
+from trident_py.cli.tx import history_of, print_lines, user_name
+from trident_py.cli.usage import config_of
+from trident_py.errors import TridentError
+from trident_py.history.entries import AttemptEntry
+from trident_py.worker.sieve import POSITION
 
 ROWS_SHOWN = 10
 
@@ -23,13 +33,12 @@ def run(arguments: Namespace) -> int:
     """Print the change of each output, or the differences to other code; return 1 if an output fails.
 
     Raises:
-        TridentError: the transaction isn't parked, or its rows can't be read or don't fit.
+        TridentError: the transaction is neither parked nor committed, or its rows can't be read or don't fit.
     """
-    given: dict[str, list[pa.Table]] = {}
-    for each in rows.parked_rows(arguments, user_name()):
-        given.setdefault(each.spout, []).append(each.table.drop_columns([rows.POSITION]))
-    tables = {spout: pa.concat_tables(found) for spout, found in given.items()}
-    made = changes(load(arguments.target).topology, tables)
+    topology = load(arguments.target).topology
+    parked = rows.parked_rows(arguments, user_name())
+    tables = emitted_again(topology, _committed(arguments)) if parked is None else _joined(parked)
+    made = changes(topology, tables)
     before = {}
     if arguments.against:
         others = changes(load(arguments.against).topology, tables)
@@ -39,6 +48,32 @@ def run(arguments: Namespace) -> int:
     else:
         print_lines(_lines(made, before, tables))
     return 1 if any(each.error for each in made) else 0
+
+
+def _joined(parked: Sequence[rows.SpoutRows]) -> dict[str, pa.Table]:
+    given: dict[str, list[pa.Table]] = {}
+    for each in parked:
+        given.setdefault(each.spout, []).append(each.table.drop_columns([POSITION]))
+    return {spout: pa.concat_tables(found) for spout, found in given.items()}
+
+
+def _committed(arguments: Namespace) -> AttemptEntry:
+    """Return the committed attempt of the transaction.
+
+    Raises:
+        TridentError: there is no such attempt.
+    """
+    (txid,) = arguments.txids
+    with closing(history_of(arguments.name, config_of(arguments))) as history:
+        last = history.transaction(txid).last
+    if last.outcome != "committed" or last.entry.number is None:
+        raise TridentError(
+            f"topology {arguments.name!r}: transaction {txid} is not parked, and not committed with a batch of its own; "
+            f"only such a transaction can be tried",
+            topology=arguments.name,
+            txid=txid,
+        )
+    return last.entry
 
 
 def _lines(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.trident_py.test_parking import PATIENCE_SECONDS, config, select
+from tests.topologies import until
 from trident_py import FixedBatchSpout, SQLiteState, Sum, TridentTopology
 from trident_py.cli import main, rows
 from trident_py.testing import LocalCoordination
@@ -24,6 +25,12 @@ prices.persistent_aggregate(SQLiteState("never.db", table="total"), Sum("price")
 prices.persistent_aggregate(SQLiteState("never.db", table="count"), Count(), "n")
 """
 
+
+OPAQUE = """
+class Opaque(FixedBatchSpout):
+    gives_again = False
+
+topology ="""
 
 NEW = "lambda row: (float(row.price.replace(',', '.')),)"
 
@@ -47,7 +54,8 @@ def parked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     prices = [(each,) for each in ("1", "2", "3", "4,5")]
     stream = topology.new_stream("prices", FixedBatchSpout("price string", 2, *prices)).map(price, "price double")
     stream.persistent_aggregate(SQLiteState(tmp_path / "t.db", table="total"), Sum("price"), "total")
-    with topology.start(config(on_poison="park", state_dir=tmp_path), coordination=coordination) as query:
+    settings = config(on_poison="park", state_dir=tmp_path, history=tmp_path / "history.db")
+    with topology.start(settings, coordination=coordination) as query:
         query.process_all_available(PATIENCE_SECONDS)
         yield tmp_path
         assert [each.txid for each in query.parked()] == [2]
@@ -66,8 +74,21 @@ def test_the_changes_of_new_code_are_shown_and_an_error_is_its_exit_code(
     assert "count: 1 row\n    n=2\n" in said
     assert main(["try", "tried", "2", "old_code.py", "--state-dir", str(parked)]) == 1
     assert "total: ValueError: could not convert string to float: '4,5'" in capsys.readouterr().out
-    assert main(["try", "tried", "1", "new_code.py", "--state-dir", str(parked)]) == 1
-    assert "transaction 1 is not parked" in capsys.readouterr().err
+
+
+def test_a_committed_transaction_is_emitted_again_and_tried(parked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = '("1",), ("2",), ("3",), ("4,5",)'
+    code = CODE.replace('("1",)', rows).format(function="lambda row: (10 * float(row.price),)")
+    (parked / "ten.py").write_text(f"{code}prices.on_error()\n")
+    words = ["try", "tried", "1", "ten.py", "--state-dir", str(parked)]
+    until(lambda: main(words) == 0)  # the history comes a moment after the commit
+    said = "2 rows of spout 'prices'\ntotal: 1 row\n    total=30.0\ncount: 1 row\n    n=2\n"
+    assert capsys.readouterr().out.endswith(said)
+    (parked / "other.py").write_text(code.replace("FixedBatchSpout(", "Opaque(").replace("topology =", OPAQUE, 1))
+    assert main([*words[:3], "other.py", *words[4:]]) == 1
+    assert "can't emit a batch again after its success" in capsys.readouterr().err
+    assert main(["try", "tried", "9", *words[3:]]) == 1
+    assert "knows nothing of transaction 9" in capsys.readouterr().err
 
 
 def test_the_differences_to_other_code_are_shown(parked: Path, capsys: pytest.CaptureFixture[str]) -> None:

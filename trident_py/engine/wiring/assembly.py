@@ -182,14 +182,14 @@ def settings_of(
         backoff_max=config.retry.backoff_max,
         source_patience=config.source_patience,
         store_patience=config.store_patience,
-        stored_spouts=frozenset(each.tx_id for each in plan.spouts if not _gives_again(each.spout)),
+        stored_spouts=frozenset(each.tx_id for each in plan.spouts if not gives_again(each.spout)),
         parks_poison=config.on_poison == "park",
         windows=frozenset(_with_windows(plan, participants)),
         park_max=config.park_max,
     )
 
 
-def _gives_again(spout: ITridentSpout[Any]) -> bool:
+def gives_again(spout: ITridentSpout[Any]) -> bool:
     """Return true if ``spout`` emits the same batch from its metadata, even after the success of that batch."""
     is_exact = spout.replay is Replay.EXACT and not isinstance(spout, PartitionedSpoutAdapter)
     return is_exact and spout.gives_again
