@@ -39,7 +39,7 @@ class Bisection:
         rows: how many there are.
         known: rows that are known to fail, each alone.
         trial: the rows to try next; None: the search is over.
-        trials: how many trials were made.
+        trials: how many trials were made, by which its promise is tested.
         found: the rows of all causes so far. Once the search is over, the others pass.
     """
 

@@ -147,7 +147,7 @@ class ParkingRules:
             return "a transaction is skipped by its id"
         if unknown := self._not_on_list(wish.txids):
             return unknown
-        named = [each for each in self._parked.entries if each.txid in wish.txids]
+        named = self._named(wish)
         begun = [each.txid for each in named if each.released_as]
         split_off = [each.txid for each in named if each.part and each.is_wanted]
         if split_off and not begun:
@@ -159,8 +159,8 @@ class ParkingRules:
             return "one transaction at a time"
         if refusal := self._refused_release(wish):
             return refusal
-        begun = [each for each in self._parked.entries if each.txid in wish.txids and each.is_wanted]
-        return f"transaction {wish.txids[0]} is being released" if begun else ""
+        is_begun = any(each.is_wanted for each in self._named(wish))
+        return f"transaction {wish.txids[0]} is being released" if is_begun else ""
 
     def _refused_retry(self, wish: Wish) -> str:
         machine = self.admission.machine
@@ -170,6 +170,9 @@ class ParkingRules:
         if unknown and unknown[0] != machine.current_txid:
             return f"transaction {unknown[0]} is not under way"
         return ""
+
+    def _named(self, wish: Wish) -> list[Parked]:
+        return [each for each in self._parked.entries if each.txid in wish.txids]
 
     def _not_on_list(self, txids: Collection[int]) -> str:
         unknown = [txid for txid in txids if self._parked.entry(txid) is None]

@@ -90,12 +90,14 @@ def runs_of(positions: Iterable[int]) -> Runs:
 
 
 def joined(runs: Iterable[tuple[int, int]]) -> Runs:
-    """Return rising runs as few as possible."""
+    """Return rising runs as few as possible; runs without rows go."""
     found: list[tuple[int, int]] = []
     for first, stop in runs:
+        if first >= stop:
+            continue
         if found and found[-1][1] == first:
             found[-1] = found[-1][0], stop
-        elif first < stop:
+        else:
             found.append((first, stop))
     return tuple(found)
 
@@ -118,7 +120,7 @@ def selected(runs: Runs, numbers: Runs) -> Runs:
         for begin, end in numbers:
             found.append((first + max(0, begin - before), first + min(size, end - before)))
         before += size
-    return joined(each for each in found if each[0] < each[1])
+    return joined(found)
 
 
 def without(runs: Runs, positions: Iterable[int]) -> Runs:
@@ -131,7 +133,7 @@ def without(runs: Runs, positions: Iterable[int]) -> Runs:
             found.append((begin, each))
             begin = each + 1
         found.append((begin, stop))
-    return joined(each for each in found if each[0] < each[1])
+    return joined(found)
 
 
 # large: one field for each fact that is stored about it

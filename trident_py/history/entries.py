@@ -113,7 +113,7 @@ class AttemptEntry:
 
 @frozen(kw_only=True)
 class WishEntry:
-    """A command of an operator, or of the policy that parks; ``at`` is in seconds since 1970.
+    """A command of an operator, or of the policy that parks.
 
     Attributes:
         id: of the command; made up for those of the process itself.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import TypeAlias
 
@@ -42,11 +42,7 @@ AskRows: TypeAlias = Callable[[StateQuery, RowFlow], RowFlow]
 
 
 def rows_of_branch(
-    branch: Branch,
-    given: Mapping[str, Iterable[pa.RecordBatch]],
-    batch_id: TransactionAttempt,
-    ask: AskRows,
-    sifted: Collection[str] = (),
+    branch: Branch, given: Mapping[str, Iterable[pa.RecordBatch]], batch_id: TransactionAttempt, ask: AskRows
 ) -> RowFlow:
     """Return the result of ``branch`` for a batch, as `Branch.build` does for Spark.
 
@@ -57,14 +53,12 @@ def rows_of_branch(
         given: the rows of each of its spouts.
         batch_id: the batch id that an `Aggregator` receives.
         ask: runs a ``state_query``.
-        sifted: as in `Branch.build`.
 
     Raises:
         NeedsSpark: an operation needs Spark.
     """
     flows: dict[Node | int, RowFlow] = {}
-    end = branch.begun(sifted)
-    read = Counter(map(_declared, end.ancestry))
+    read = Counter(map(_declared, branch.end.ancestry))
 
     def built(node: Node) -> RowFlow:
         known = _declared(node)
@@ -82,7 +76,7 @@ def rows_of_branch(
             return ask(node.operation, inputs[0])
         return node.operation.on_rows(inputs, batch_id)
 
-    return built(end)
+    return built(branch.end)
 
 
 def _declared(node: Node) -> Node | int:
@@ -211,7 +205,8 @@ class RowJobs(Jobs):
             batches[spout] = in_memory(given.batch)[0]
         rows = {spout: batch.table.to_batches() for spout, batch in batches.items()}
         sifted = [spout for spout, batch in batches.items() if batch.is_sifted]
-        made = rows_of_branch(branch, rows, attempt, self._ask, sifted).table()
+        begun = evolve(branch, end=branch.begun(sifted)) if sifted else branch
+        made = rows_of_branch(begun, rows, attempt, self._ask).table()
         told: list[Message] = [Acked(attempt, StreamId.BATCH, given.edge) for given in member.inputs.values()]
         for spout in batches.keys() & self.work.exact:
             fingerprint = batches[spout].fingerprint()

@@ -20,6 +20,9 @@ from trident_py.planner.plan import Branch
 from trident_py.worker.counters import NodeCounts
 from trident_py.worker.sieve import Quarantine, Raised
 
+COUNTER = "bad rows"
+"""The counter of the rows that branches leave out; a row that two branches leave out counts twice."""
+
 
 @frozen(kw_only=True)
 class SiftedBatch:
@@ -82,6 +85,8 @@ class Sifting:
             quarantine = self._quarantine(branch, emit, is_exact=is_exact)
             found[number] = jobs.sift(emit, batch, number, quarantine)
             bad[branch.name] = bad_rows(branch.name, self.spout, found[number], quarantine.pipeline.source)
+            if rows := bad[branch.name]:
+                counts[f"bad rows of {branch.name} from {self.spout}"] = NodeCounts({COUNTER: len(rows)})
             told += found[number].told
             for node, counted in found[number].counts.items():
                 counts[node] = _most(counts.get(node, counted), counted)
@@ -97,13 +102,13 @@ class Sifting:
         return SiftedBatch(
             inputs={**{number: each.good for number, each in found.items()}, **letters},
             rows=max((each.tried for each in found.values()), default=0),
-            told=[*told, BadRowsFound(emit.attempt, rows)] if (rows := tuple(chain(*bad.values()))) else told,
+            told=[*told, BadRowsFound(emit.attempt, every)] if (every := tuple(chain(*bad.values()))) else told,
             counts=counts,
         )
 
     def is_due(self, emit: Emit, *, is_exact: bool) -> bool:
         """Return true if the row functions run in their own pass; otherwise a row that raises fails the attempt."""
-        if not self.sifting or emit.attempt.is_trial or emit.stores or emit.number is None:
+        if emit.attempt.is_trial or emit.stores or emit.number is None:
             return False
         if is_exact and emit.bad_rows is not None:
             return any(each.spout == self.spout for each in emit.bad_rows)

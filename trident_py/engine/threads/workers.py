@@ -163,6 +163,8 @@ class SpoutEmission:
         self, batch: EmittedBatch, resolved: Sequence[Message], report: Callable[[Stimulus], object]
     ) -> Emitted:
         emit, exact = self.emit, self.spout.coordinator.exact
+        if not self.sifting.sifting:
+            return self._as_emitted(batch, resolved)
         if self.sifting.is_due(emit, is_exact=exact):
             report(CheckpointBegun(emit.attempt, self.spout.tx_id))
             self.running.enter_spark()
