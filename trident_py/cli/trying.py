@@ -1,7 +1,7 @@
 """``trident try NAME TXID TARGET``: runs other code over a parked or committed transaction, and writes nothing.
 
-Of a parked transaction it takes the stored rows. The batch of a committed one is emitted once more, by the spouts of the
-other code and from the definition that the history has.
+Of a parked transaction it takes the stored rows. The batch of a committed one is emitted once more, by the spouts of
+the other code and from the definition that the history has.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _committed(arguments: Namespace) -> AttemptEntry:
         last = history.transaction(txid).last
     if last.outcome != "committed" or last.entry.number is None:
         raise TridentError(
-            f"topology {arguments.name!r}: transaction {txid} is not parked, and not committed with a batch of its own; "
-            f"only such a transaction can be tried",
+            f"topology {arguments.name!r}: transaction {txid} is neither parked nor committed with a batch: only such "
+            f"a transaction can be tried",
             topology=arguments.name,
             txid=txid,
         )
