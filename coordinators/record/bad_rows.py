@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -32,27 +32,39 @@ class BadRow:
     error: str
 
 
-def bad_rows_json(rows: Sequence[BadRow]) -> dict[str, Json]:
-    """Return the stored form of ``rows``; a text that many of them share is stored once."""
+def bad_rows_json(rows: Sequence[BadRow]) -> list[dict[str, Json]]:
+    """Return the stored form of ``rows``, by branch and spout; each part fits into one write."""
+    found: dict[tuple[str, str], list[BadRow]] = {}
+    for each in rows:
+        found.setdefault((each.branch, each.spout), []).append(each)
+    return [_part(branch, spout, part) for (branch, spout), part in found.items()]
+
+
+def _part(branch: str, spout: str, rows: Sequence[BadRow]) -> dict[str, Json]:
+    """Return the stored form of the rows of one branch and spout; a text that many of them share is stored once."""
     texts: dict[str, int] = {}
 
     def place(text: str) -> int:
         return texts.setdefault(text, len(texts))
 
-    places: list[Json] = [
-        [place(each.branch), place(each.spout), each.hash, place(each.operation), place(each.error)] for each in rows
-    ]
-    return {"texts": list(texts), "rows": places}
+    places: list[Json] = [[each.hash, place(each.operation), place(each.error)] for each in rows]
+    return {"branch": branch, "spout": spout, "texts": list(texts), "rows": places}
 
 
-def bad_rows_of(body: Mapping[str, Any]) -> tuple[BadRow, ...]:
-    """Return the rows that were stored as ``body``.
+def bad_rows_of(parts: Iterable[Mapping[str, Any]]) -> tuple[BadRow, ...]:
+    """Return the rows that were stored as ``parts``.
 
     Raises:
-        IndexError, KeyError, TypeError, ValueError: ``body`` is not their stored form.
+        IndexError, KeyError, TypeError, ValueError: that is not their stored form.
     """
-    texts = body["texts"]
     return tuple(
-        BadRow(branch=texts[branch], spout=texts[spout], hash=hashed, operation=texts[operation], error=texts[error])
-        for branch, spout, hashed, operation, error in body["rows"]
+        BadRow(
+            branch=part["branch"],
+            spout=part["spout"],
+            hash=hashed,
+            operation=part["texts"][operation],
+            error=part["texts"][error],
+        )
+        for part in parts
+        for hashed, operation, error in part["rows"]
     )

@@ -297,7 +297,10 @@ def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]
         }
     if record.bad_rows:
         body["bad_rows"] = {
-            str(txid): _inline_or_blob(f"bad_rows.{txid}", bad_rows_json(rows), 0, blobs)
+            str(txid): [
+                _inline_or_blob(f"bad_rows.{txid}.{number}", part, 0, blobs)
+                for number, part in enumerate(bad_rows_json(rows))
+            ]
             for txid, rows in record.bad_rows.items()
         }
     if record.parked.parking is not None:
@@ -425,7 +428,7 @@ def _from_body(body: dict[str, Any], blobs: Mapping[str, str]) -> CoordinatorRec
         standing=Standing.from_json(body["standing"]) if "standing" in body else NOTHING_STANDS,
         outcomes=tuple(map(Outcome.from_json, definition(body["outcomes"]) if "outcomes" in body else ())),
         parked=_parked(body, definition),
-        bad_rows={int(txid): bad_rows_of(definition(entry)) for txid, entry in body.get("bad_rows", {}).items()},
+        bad_rows={int(txid): bad_rows_of(map(definition, parts)) for txid, parts in body.get("bad_rows", {}).items()},
     )
 
 

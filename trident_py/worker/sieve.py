@@ -149,7 +149,7 @@ class Quarantine:
                 tried += chunk.num_rows
                 for part, made in self._sifted(chunk, left):
                     if isinstance(made, Raised):
-                        bad.append((part, made))
+                        bad.append((part.take(pa.array([0], pa.int64())), made))  # a slice would keep its chunk
                         self._ensure_few(len(bad), made)
                     else:
                         yield self._output(made, pa.nulls(made.num_rows, self._bad_type))

@@ -18,8 +18,8 @@ from trident_py.graph.bad_rows import BRANCH
 from trident_py.rows.schema import arrow_schema, nullable
 from trident_py.worker.sieve import BAD, ERROR, OPERATION, TRIED, Quarantine, Raised, hashes, too_many
 
-TEXT_CHARS_MAX = 400_000
-"""The length of all errors that are stored with an intent to commit, so that they fit into one write."""
+TEXT_CHARS_MAX = 100_000
+"""The length of all errors of a branch and spout together: they are stored in one write, with an intent to commit."""
 
 ERROR_CHARS_MAX = 4 * 1024
 
@@ -89,7 +89,7 @@ def bad_rows(branch: str, spout: str, found: Sifted, source: StructType) -> tupl
     texts = zip(found.bad.column(OPERATION).to_pylist(), found.bad.column(ERROR).to_pylist(), strict=True)
     most = min(ERROR_CHARS_MAX, TEXT_CHARS_MAX // max(1, len(known)))
     return tuple(
-        BadRow(branch=branch, spout=spout, hash=hashed, operation=operation[:most], error=error[:most])
+        BadRow(branch=branch, spout=spout, hash=hashed, operation=operation[:ERROR_CHARS_MAX], error=error[:most])
         for hashed, (operation, error) in zip(known, texts, strict=True)
     )
 

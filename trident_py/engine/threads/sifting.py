@@ -15,6 +15,7 @@ from trident_py.engine.plane.emitted import CountsByNode, EmittedBatch
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.sifting import Sifted, bad_rows, collected
 from trident_py.engine.ports.batch_engine import Jobs
+from trident_py.errors import TopologyError
 from trident_py.interfaces.config import BAD_ROWS_MAX
 from trident_py.planner.plan import Branch
 from trident_py.worker.counters import NodeCounts
@@ -105,6 +106,22 @@ class Sifting:
             told=[*told, BadRowsFound(emit.attempt, every)] if (every := tuple(chain(*bad.values()))) else told,
             counts=counts,
         )
+
+    def ensure_known(self, emit: Emit) -> None:
+        """Return if this topology leaves out bad rows where those of ``emit``, which are fixed, were found.
+
+        Raises:
+            TopologyError: a branch is gone, or leaves out none any more, so it would count what was left out.
+        """
+        known = {branch.name for branch in self.sifting.values()}
+        for row in emit.bad_rows or ():
+            if row.spout == self.spout and row.branch not in known:
+                why = " ".join(row.error.split())
+                raise TopologyError(
+                    f"spout {self.spout!r}: a row of transaction {emit.attempt.txid} was left out of {row.branch!r} "
+                    f"when its commit began ({row.operation}: {why}), and this topology leaves none out there. To fix "
+                    f"this: start it once with on_error() as before, until the transaction is committed"
+                )
 
     def is_due(self, emit: Emit, *, is_exact: bool) -> bool:
         """Return true if the row functions run in their own pass; otherwise a row that raises fails the attempt."""

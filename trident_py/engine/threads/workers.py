@@ -163,6 +163,8 @@ class SpoutEmission:
         self, batch: EmittedBatch, resolved: Sequence[Message], report: Callable[[Stimulus], object]
     ) -> Emitted:
         emit, exact = self.emit, self.spout.coordinator.exact
+        if exact and emit.bad_rows:
+            self.sifting.ensure_known(emit)
         if not self.sifting.sifting:
             return self._as_emitted(batch, resolved)
         if self.sifting.is_due(emit, is_exact=exact):

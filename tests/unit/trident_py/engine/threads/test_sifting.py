@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from attrs import define, field
 
 from coordinators.protocol.messages import BadRowsFound
@@ -18,6 +19,7 @@ from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.threads.sifting import Sifting
+from trident_py.errors import TopologyError
 from trident_py.planner.plan import plan
 from trident_py.rows.schema import schema_of
 from trident_py.worker.sieve import Quarantine, Raised
@@ -86,3 +88,9 @@ def test_a_spout_that_may_emit_other_rows_has_none_fixed_and_a_trial_leaves_out_
     trial = OfRows(exact=False, values=(1,))
     sifting(trial, emit_of(0, None, sifts=True, txid=TRIAL_TXID))
     assert trial.seen == []
+
+
+def test_a_topology_that_leaves_out_no_rows_any_more_is_refused_where_some_are_fixed() -> None:
+    (bad, _) = sifting(OfRows(exact=True, values=(1, -2)), emit_of(0, None, sifts=True))
+    with pytest.raises(TopologyError, match="a row of transaction 1 was left out of 'a' when its commit began"):
+        Sifting.of("numbers", (), 1000).ensure_known(emit_of(1, [bad]))
