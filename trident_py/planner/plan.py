@@ -180,8 +180,9 @@ class Plan:
 def plan(graph: Graph) -> Plan:
     """Return the plan, as far as it is known without Spark."""
     spouts = tuple(map(_spout_plan, graph.sources))
-    known = [(name, node) for name, node in ends_of(graph) if all(each.schema is not None for each in node.ancestry)]
-    divided = Quarantine(graph, known).branches()
+    ends = ends_of(graph)
+    known = [(name, node) for name, node in ends if all(each.schema is not None for each in node.ancestry)]
+    divided = Quarantine(graph, ends).branches()
     return Plan(graph, spouts, tuple(_branch(graph, name, node, divided.get(name)) for name, node in known))
 
 

@@ -97,15 +97,14 @@ class Quarantine:
         return found
 
     def _left_out(self, name: str, end: Node) -> dict[str, Quarantined]:
-        places = self._places(end)
-        if not places:
-            return {}
-        spouts = {place: place.spouts[0] for place in places}
         sieves = dict[str, RowFunctions]()
-        for place, spout in spouts.items():
-            with self.graph.declaring(place.operation.title):
-                found = [each for each in row_functions(end) if each.spout == spout]
-                if found and Counter(source.tx_id for source in end.sources)[spout] > 1:
+        for place in self._places(end):
+            (spout,) = place.spouts
+            found = [each for each in row_functions(end) if each.spout == spout]
+            if found and Counter(source.tx_id for source in end.sources)[spout] > 1:
+                if place.operation.yields:
+                    continue  # by a policy for all branches: in this one, rows fail as before
+                with self.graph.declaring(place.operation.title):
                     raise TopologyError(
                         f"{name!r} reads spout {spout!r} by several paths that meet, so a row can't be left out of one "
                         f"of them alone; end each path in a state or sink, or do in one flat_map what the paths do"
