@@ -129,7 +129,7 @@ class CommitGroup:
 
 @define(eq=False)
 class CommitLane:
-    """A FIFO queue: runs one commit step, abort or read at a time.
+    """A FIFO queue, in which trials let commits pass: runs one commit step, abort or read at a time.
 
     Attributes:
         outputs: the outputs that commit, in their order.
@@ -239,18 +239,24 @@ class CommitLane:
                     yield from self._begin_step(group)
                 case (ReadWanted(whole=True) | TridentBoltExecutor()) as wanted if self.partial_commit_txid:
                     self._postponed.append(wanted)
-                case TridentBoltExecutor(is_cancelled=True):
-                    pass
                 case TridentBoltExecutor() as trial:
-                    receipts = {branch: trial.receipt(branch) for each in self.outputs for branch in each.branches}
-                    self._current = TryCommit(trial.attempt, trial.time, receipts)
-                    yield self._current
+                    yield from self._try(trial)
                 case ReadWanted(read):
                     self._current = Answer(read, self.committed_txid)
                     yield self._current
                 case (Abort() | InspectOutputs() | CloseStates()) as item:
                     self._current = item
                     yield item
+
+    def _try(self, trial: TridentBoltExecutor) -> Iterator[Instruction]:
+        if trial.is_cancelled:
+            return
+        if any(isinstance(each, CommitGroup) for each in self._queue):
+            self._queue.append(trial)  # commits first
+            return
+        receipts = {branch: trial.receipt(branch) for each in self.outputs for branch in each.branches}
+        self._current = TryCommit(trial.attempt, trial.time, receipts)
+        yield self._current
 
     def _begin_step(self, group: CommitGroup) -> Iterator[Instruction]:
         if not group.members:

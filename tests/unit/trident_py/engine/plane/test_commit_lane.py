@@ -11,7 +11,7 @@ from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Acked, Diagnosis, Failed, FailureKind
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.record import CommitIntent, CoordinatorRecord
-from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.commit_lane import (
     CommitGroup,
@@ -21,7 +21,7 @@ from trident_py.engine.plane.commit_lane import (
     outputs_of,
     partial_commit_txid,
 )
-from trident_py.engine.plane.instructions import Abort, Answer, CloseStates, CommitStep, Post, Refuse
+from trident_py.engine.plane.instructions import Abort, Answer, CloseStates, CommitStep, Post, Refuse, TryCommit
 from trident_py.engine.plane.stimuli import Emitted, ReadWanted
 from trident_py.engine.plane.work import BranchShape, SpoutShape, TopologyShape
 from trident_py.participants.capabilities import Capabilities
@@ -190,3 +190,13 @@ def test_a_takeover_knows_what_only_some_states_may_have(
     intents = (CommitIntent(TransactionAttempt(7, 0), "hash"),) if committing else ()
     record = CoordinatorRecord(epoch=1, current_txid=7, committing=intents)
     assert partial_commit_txid(last, record, all_remember=all_remember) == torn
+
+
+def test_a_trial_lets_a_commit_pass_that_comes_while_it_waits() -> None:
+    lane, trial = CommitLane(TWO), member(TRIAL_TXID).executor
+    list(lane.add(ReadWanted("read", whole=False)))
+    for item in (trial, group(member(1))):
+        assert list(lane.add(item)) == []
+    assert steps(lane, list(lane.ended(Answer))) == [(0, [1]), (1, [1])]
+    list(lane.ended(TryCommit))
+    assert lane.is_idle
