@@ -87,3 +87,15 @@ def test_what_needs_a_spark_job_in_each_commit_says_so() -> None:
     lines = [line.strip() for line in topology.explain().splitlines()]
     assert "project('count')" in lines
     assert "filter('count > 1'), by a Spark job in each commit" in lines
+
+
+def test_where_bad_rows_are_left_out_and_where_they_go_is_told() -> None:
+    topology = TridentTopology("lines")
+    lines = topology.new_stream("lines", FixedBatchSpout("word string", 1))
+    lines.on_error(to=MemoryMapState.factory())
+    lines.map(tuple, "word string").name("words").group_by("word").persistent_aggregate(
+        MemoryMapState.factory(), Count(), "count"
+    )
+    text = "\n".join(squeezed(topology.explain()))
+    assert "a row over which a row function raises is left out" in text
+    assert "these are the rows that are left out of words" in text
