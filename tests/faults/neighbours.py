@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 from attrs import frozen
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
@@ -359,9 +359,18 @@ class Topics:
         self._tool("TopicCommand", "--create", "--topic", TOPIC, "--partitions", str(partitions))
 
     def remove(self, name: str = TOPIC) -> None:
-        """As by kafka-topics.sh --delete; the topic is gone when this returns."""
+        """As by kafka-topics.sh --delete; the topic is gone when this returns, or a sink has made another one."""
+        before = self._id_of(name)
         self._tool("TopicCommand", "--delete", "--topic", name)
-        wait_until(f"{name} is gone", lambda: name not in self.broker.admin.list_topics(timeout=10).topics)
+        wait_until(f"{name} is gone", lambda: self._id_of(name) != before)
+
+    def _id_of(self, name: str) -> str | None:
+        """What tells it from another topic of the same name; None: there is none."""
+        told = self.broker.admin.describe_topics(TopicCollection([name]), request_timeout=10)
+        try:
+            return str(told[name].result().topic_id)
+        except KafkaException:
+            return None
 
     def add_partitions(self) -> None:
         """As by kafka-topics.sh --alter."""
