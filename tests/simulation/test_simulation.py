@@ -17,7 +17,7 @@ from tests.simulation.run import simulate
 
 RULES_PAGE = Path(__file__).parents[2] / "docs/explanation/rules.md"
 IS_CI = os.environ.get("CI", "").lower() == "true"
-FIXED, NEW = (400, 200) if IS_CI else (60, 20)
+FIXED, NEW = (300, 100) if IS_CI else (60, 20)
 
 
 @pytest.fixture(autouse=True)

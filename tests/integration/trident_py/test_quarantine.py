@@ -80,28 +80,27 @@ def counted(tmp_path: Path, table: str = "good") -> dict[int, int]:
     return dict(select(tmp_path / f"{table}.db", f"SELECT n, count FROM {table}"))  # noqa: S608 - of this file
 
 
-@pytest.mark.spark
-def test_a_bad_row_is_left_out_of_each_branch_that_raises_and_of_no_other(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_bad_row_is_left_out_of_each_branch_that_raises_and_of_no_other(tmp_path: Path) -> None:
     topology = TridentTopology("branches")
     stream = numbers(topology, 5, -1, 0, -1, 7, 20)
     checked = stream.map(positive, "n bigint")
-    bad = stream.on_error(to=log(tmp_path, "bad"))
-    checked.name("log").write_to(log(tmp_path, "good"))
+    bad = stream.on_error(to=SQLiteState(tmp_path / "bad.db", table="bad"))
+    count(checked, tmp_path)
     state = SQLiteState(tmp_path / "sum.db", table="sum")
     checked.map(inverse, "i bigint").persistent_aggregate(state, Sum("i"), "sum")
     stream.persistent_aggregate(SQLiteState(tmp_path / "all.db", table="all_rows"), Sum("n"), "sum")
     assert bad.schema is not None
     assert bad.schema.names == ["n", "_error", "_operation", "_txid"]
-    query = run(topology, tmp_path, spark=spark)
-    assert logged(tmp_path, "n", "good") == [(0,), (5,), (7,), (20,)]
+    query = run(topology, tmp_path)
+    assert counted(tmp_path) == {0: 1, 5: 1, 7: 1, 20: 1}
     assert select(tmp_path / "sum.db", "SELECT sum FROM sum") == [(20 + 14 + 5,)]
     assert select(tmp_path / "all.db", "SELECT sum FROM all_rows") == [(30,)]
     # The first function refuses -1 for both branches, and that is one bad row; the second refuses 0 for one branch.
-    found = logged(tmp_path, "n, _txid, _operation, _error", "bad")
-    assert [(n, txid, operation.partition(" at ")[0]) for n, txid, operation, _ in found] == [
-        (-1, 1, "map(positive"),
-        (-1, 2, "map(positive"),
-        (0, 1, "map(inverse"),
+    found = select(tmp_path / "bad.db", "SELECT n, txid, operation, error, count FROM bad")
+    assert [(n, txid, operation.partition(" at ")[0], times) for n, txid, operation, _, times in found] == [
+        (-1, 1, "map(positive", 1),
+        (-1, 2, "map(positive", 1),
+        (0, 1, "map(inverse", 1),
     ]
     assert "ValueError: -1 is negative" in found[0][3]
     counts = [each.counts for each in query.recent_progress]
@@ -217,20 +216,22 @@ def parsed(row: Any) -> tuple[int, str]:
 
 
 @pytest.mark.spark
-def test_tasks_leave_bad_lines_out_of_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_tasks_leave_bad_lines_out_of_large_batches_and_of_small_ones(spark: SparkSession, tmp_path: Path) -> None:
     lines = [f"{n}" if n % 2_500 else f"bad {n}" for n in range(10_000)]
-    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "a.txt").write_text("".join(f"{line}\n" for line in lines))
+    (tmp_path / "b.txt").write_text("10001\nbad 7\n")
     topology = TridentTopology("lines")
-    stream = topology.new_stream("lines", FileSpout(str(tmp_path / "in.txt")))
+    spout = FileSpout(str(tmp_path / "*.txt"), max_bytes_per_batch=(tmp_path / "a.txt").stat().st_size)
+    stream = topology.new_stream("lines", spout)
     numbers = stream.map(parsed, "n bigint, kind string")
     stream.on_error(to=log(tmp_path, "bad"))
     counts = SQLiteState(tmp_path / "counts.db", table="counts")
     numbers.group_by("kind").persistent_aggregate(counts, Count(), "n")
     numbers.project("n").name("log").write_to(log(tmp_path, "good"))
-    run(topology, tmp_path, spark=spark)
-    assert logged(tmp_path, "n", "good") == [(n,) for n in range(10_000) if n % 2_500]
-    assert select(tmp_path / "counts.db", "SELECT kind, n FROM counts") == [("even", 4_996), ("odd", 5_000)]
+    query = run(topology, tmp_path, spark=spark)
+    assert [each.num_input_rows for each in query.recent_progress] == [10_000, 2]
+    assert logged(tmp_path, "n", "good") == [(n,) for n in (*range(10_000), 10_001) if n % 2_500]
+    assert select(tmp_path / "counts.db", "SELECT kind, n FROM counts") == [("even", 4_996), ("odd", 5_001)]
     positions = [sum(len(line) + 1 for line in lines[:n]) for n in range(0, 10_000, 2_500)]
-    assert logged(tmp_path, "value, position", "bad") == sorted(
-        (f"bad {n}", position) for n, position in zip(range(0, 10_000, 2_500), positions, strict=True)
-    )
+    bad = [(f"bad {n}", position) for n, position in zip(range(0, 10_000, 2_500), positions, strict=True)]
+    assert logged(tmp_path, "value, position", "bad") == sorted([*bad, ("bad 7", len("10001\n"))])
