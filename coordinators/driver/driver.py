@@ -365,10 +365,10 @@ class CoordinatorDriver:
             self.streams.emit_batch(evolve(batch, parks=parking.first_attempt_id, commits=commits))
             return
         metadata, number = self.admission.metadata(txid), self.bindings.number(txid)
-        batch = evolve(batch, commits=number)
         bad_rows, has_failed = self.admission.bad_rows, self.failures.retries.has_failed(txid)
         batch = evolve(
             batch,
+            commits=number,
             bad_rows=bad_rows.fixed(txid, self.machine.committing),
             sifts=bad_rows.are_looked_for(txid, has_failed=has_failed),
         )

@@ -195,9 +195,8 @@ class SpoutEmission:
     def _settled(self, batch: EmittedBatch, report: Callable[[Stimulus], object]) -> EmittedBatch:
         """Return ``batch``, or its rows read once: if reading reports something, or a second read might differ."""
         stores, exact = self.emit.stores, self.spout.coordinator.exact
-        is_reread = not stores and (
-            len([each for each in self.readers if each not in self.sifting.collecting]) > 1 or self.is_reread
-        )
+        readers = [each for each in self.readers if each not in self.sifting.collecting]
+        is_reread = not stores and (len(readers) > 1 or self.is_reread)
         is_due = batch.is_read_once or (is_reread and not (exact or batch.is_settled))
         if not (is_due or stores):
             return batch
