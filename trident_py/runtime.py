@@ -358,7 +358,6 @@ class _Leadership:
             transaction=self._transaction,
             draw_edge=draw_edge,
             query=reads.answered,
-            bad_rows_max=self.process.config.bad_rows_max,
         )
 
     def _commits(self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads) -> Commits:

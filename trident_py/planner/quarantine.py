@@ -33,7 +33,7 @@ class RowFunctions:
 
 
 def row_functions(end: Node) -> Iterator[RowFunctions]:
-    """Yield those of each path to ``end`` that has some."""
+    """Yield the row functions of each path to ``end``; a path without any is left out."""
     for path in _paths(end):
         source = path[0].source
         if source is None:

@@ -125,11 +125,13 @@ class Quarantine:
         fixed: the rows that are left out, each with its hash; any other row that makes a function raise fails the
             stage, which must see all rows of the batch. None: every row that makes a function raise is left out.
         most: the number of bad rows above which the stage fails.
+        share: if less than 1, the share of all rows of the batch above which it fails, when all tasks have ended.
     """
 
     pipeline: RowPipeline
     fixed: Sequence[tuple[int, Raised]] | None
     most: int
+    share: float = 1.0
 
     @property
     def target(self) -> t.StructType:

@@ -201,7 +201,6 @@ class Roads:
             transaction=lambda attempt, time: SinkTransaction(TransactionKey("u", 0, attempt.txid), attempt, 1, time),
             draw_edge=itertools.count(1).__next__,
             query=no_query,
-            bad_rows_max=1000,
         )
 
 

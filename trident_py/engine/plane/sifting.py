@@ -55,7 +55,6 @@ def sifted(
     good: EmittedBatch,
     bad: pa.Table,
     *,
-    share_max: float,
     told: Sequence[Message] = (),
     counts: CountsByNode,
 ) -> Sifted:
@@ -66,7 +65,7 @@ def sifted(
     """
     tried = pc.sum(bad.column(TRIED)).as_py() or 0
     bad = bad.filter(pc.is_valid(bad.column(OPERATION)))
-    if bad.num_rows and _is_too_many(quarantine, bad.num_rows, tried, share_max):
+    if bad.num_rows > (quarantine.most if quarantine.share >= 1 else quarantine.share * tried):
         last = Raised(bad.column(OPERATION)[-1].as_py(), bad.column(ERROR)[-1].as_py())
         raise too_many(f"{bad.num_rows:,} of {tried:,} rows", last)
     source = quarantine.pipeline.source
@@ -75,12 +74,6 @@ def sifted(
     for name in (OPERATION, ERROR):
         rows = rows.append_column(name, bad.column(name).cast(pa.string()))
     return Sifted(good, rows, tried, told, counts)
-
-
-def _is_too_many(quarantine: Quarantine, bad: int, tried: int, share_max: float) -> bool:
-    if quarantine.fixed is not None:  # they were few enough when they were fixed
-        return False
-    return bad > (quarantine.most if share_max >= 1 else share_max * tried)
 
 
 def bad_rows(branch: str, spout: str, found: Sifted, source: StructType) -> tuple[BadRow, ...]:

@@ -47,7 +47,6 @@ class BatchWork:
         transaction: returns an attempt, at a time in milliseconds, in the form for outputs.
         draw_edge: draws an acker edge.
         query: queries a state.
-        bad_rows_max: as in `TridentConfig`.
     """
 
     exact: frozenset[str]
@@ -57,7 +56,6 @@ class BatchWork:
     transaction: Callable[[TransactionAttempt, int], SinkTransaction]
     draw_edge: Callable[[], int]
     query: AskState
-    bad_rows_max: float
 
 
 class Jobs(ABC):

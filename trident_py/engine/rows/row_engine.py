@@ -185,7 +185,6 @@ class RowJobs(Jobs):
             quarantine,
             EmittedBatch(quarantine.pipeline.target, (good,), is_sifted=True),
             bad,
-            share_max=self.work.bad_rows_max,
             told=[Fingerprinted(emit.attempt, emit.spout, fingerprint)] if fingerprint else [],
             counts=scope.by_node,
         )

@@ -209,7 +209,6 @@ class MicroBatches:
             quarantine,
             EmittedBatch(target, (chunk,), is_sifted=True),
             bad,
-            share_max=self.work.bad_rows_max,
             told=[Fingerprinted(emit.attempt, emit.spout, fingerprint)] if fingerprint else [],
             counts={node: counts for (_, node), counts in counting.heard().items()},
         )

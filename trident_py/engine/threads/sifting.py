@@ -108,7 +108,7 @@ class Sifting:
         )
 
     def ensure_known(self, emit: Emit) -> None:
-        """Return if this topology leaves out bad rows where those of ``emit``, which are fixed, were found.
+        """Return if this topology leaves out bad rows in each branch for which ``emit`` has fixed ones.
 
         Raises:
             TopologyError: a branch is gone, or leaves out none any more, so it would count what was left out.
@@ -132,15 +132,17 @@ class Sifting:
         return emit.sifts
 
     def _quarantine(self, branch: Branch, emit: Emit, *, is_exact: bool) -> Quarantine:
-        fixed: list[tuple[int, Raised]] | None = None
+        pipeline = branch.sieves[self.spout].pipeline
         if is_exact and emit.bad_rows is not None:
             fixed = [
                 (each.hash, Raised(each.operation, each.error))
                 for each in emit.bad_rows
                 if (each.branch, each.spout) == (branch.name, self.spout)
             ]
-        most = self.bad_rows_max if self.bad_rows_max >= 1 else BAD_ROWS_MAX
-        return Quarantine(pipeline=branch.sieves[self.spout].pipeline, fixed=fixed, most=int(most))
+            return Quarantine(pipeline=pipeline, fixed=fixed, most=len(fixed))
+        if self.bad_rows_max < 1:
+            return Quarantine(pipeline=pipeline, fixed=None, most=BAD_ROWS_MAX, share=self.bad_rows_max)
+        return Quarantine(pipeline=pipeline, fixed=None, most=int(self.bad_rows_max))
 
     def _fields(self, branch: Branch) -> StructType:
         return next(source.schema for source in branch.end.sources if source.tx_id == self.spout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
 from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.worker.test_sieve import quarantine
@@ -19,12 +20,12 @@ FIELDS = schema_of("n bigint, _error string, _operation string, _txid bigint")
 ATTEMPT = TransactionAttempt(7, 0)
 
 
-def sift(stage: Quarantine, *values: int, share_max: float = 1000) -> Sifted:
+def sift(stage: Quarantine, *values: int) -> Sifted:
     given = pa.table({"n": pa.array(values, pa.int64())})
     with count_scope(CountScope()):
         made = pa.Table.from_batches(stage(given.to_batches()), arrow_schema(stage.target))
     good, bad = parted(made)
-    return sifted(stage, EmittedBatch(SOURCE, (good,), is_sifted=True), bad, share_max=share_max, counts={})
+    return sifted(stage, EmittedBatch(SOURCE, (good,), is_sifted=True), bad, counts={})
 
 
 def test_good_rows_bad_rows_and_the_number_of_all_are_told() -> None:
@@ -35,9 +36,10 @@ def test_good_rows_bad_rows_and_the_number_of_all_are_told() -> None:
 
 
 def test_a_share_of_bad_rows_is_of_all_rows() -> None:
-    assert sift(quarantine(), 1, -2, 3, 4, share_max=0.25).bad.num_rows == 1
+    quarter = evolve(quarantine(), share=0.25)
+    assert sift(quarter, 1, -2, 3, 4).bad.num_rows == 1
     with pytest.raises(TaskFailed, match="2 of 4 rows make a row function raise"):
-        sift(quarantine(), 1, -2, -3, 4, share_max=0.25)
+        sift(quarter, 1, -2, -3, 4)
 
 
 def test_rows_that_one_operation_refuses_in_two_branches_are_there_once() -> None:

@@ -40,13 +40,13 @@ class OfRows(Reading):
         return sift(quarantine, *self.values)
 
 
-def sifting(jobs: OfRows, emit: Emit, *, is_exact: bool = True) -> list[BadRow]:
+def sifting(jobs: OfRows, emit: Emit, *, is_exact: bool = True, bad_rows_max: float = 0.5) -> list[BadRow]:
     """The bad rows that are told; the branches 0 and 1 have a function that raises, 2 reads the bad rows."""
     stream = numbers(TridentTopology("t"))
     for name in ("a", "b"):
         end(stream.map(positive, "n bigint"), name)
     end(stream.on_error(), "bad")
-    made = Sifting.of("numbers", plan(stream._graph).branches, 0.5)
+    made = Sifting.of("numbers", plan(stream._graph).branches, bad_rows_max)
     found = made.run(jobs, emit, BATCH, is_exact=is_exact)
     assert found.inputs.keys() == ({0, 1, 2} if jobs.seen else {2})
     rows = [row for told in found.told if isinstance(told, BadRowsFound) for row in told.rows]
@@ -57,6 +57,13 @@ def sifting(jobs: OfRows, emit: Emit, *, is_exact: bool = True) -> list[BadRow]:
 def emit_of(attempt_id: int, fixed: Sequence[BadRow] | None, *, sifts: bool = False, txid: int = 1) -> Emit:
     bad = None if fixed is None else tuple(fixed)
     return Emit(TransactionAttempt(txid, attempt_id), 1, "numbers", None, bad_rows=bad, sifts=sifts)
+
+
+def test_rows_that_are_fixed_are_left_out_also_where_fewer_may_be_by_now() -> None:
+    rows = (-1, -2, 3)
+    fixed = sifting(OfRows(exact=True, values=rows), emit_of(0, None, sifts=True), bad_rows_max=1000)
+    assert len(fixed) == 4
+    assert sifting(OfRows(exact=True, values=rows), emit_of(1, fixed), bad_rows_max=1) == fixed
 
 
 def test_bad_rows_are_left_out_by_each_branch_once_they_are_looked_for() -> None:
