@@ -20,7 +20,7 @@ from trident_py.graph.queries import requests, static_states
 from trident_py.interfaces.spouts import Replay
 from trident_py.planner.guarantees import guarantee_of
 from trident_py.planner.plan import ends_of
-from trident_py.planner.quarantine import Quarantine, Quarantined
+from trident_py.planner.quarantine import DividedBranch, Division
 from trident_py.rows.schema import fields_text
 from trident_py.states.sql.dialect import Database
 
@@ -121,7 +121,7 @@ def explain(graph: Graph) -> str:
         lines.append(f"  {source.tx_id}: {type(source.spout).__name__}, {_REPLAY[source.spout.replay]}")
         lines.append(f"      {_fields(source.schema)}")
     lines += ["", "processing phase: for each of these one Spark job, transactions side by side"]
-    divided = Quarantine(graph, ends).branches()
+    divided = Division(graph, ends).branches()
     for name, node in ends:
         lines += [f"  {name}", *(f"      {line}" for line in (*_way(node), *_bad_rows(divided.get(name))))]
     lines += ["", "commit phase: on the driver, transactions in order"]
@@ -156,7 +156,7 @@ def _way(node: Node) -> Iterator[str]:
         yield f"{node.operation.title:{_WIDTH}} {engine:7} {_fields(node.schema)}".rstrip()
 
 
-def _bad_rows(branch: Quarantined | None) -> Iterator[str]:
+def _bad_rows(branch: DividedBranch | None) -> Iterator[str]:
     if branch and branch.sieves:
         yield "a row over which a row function raises is left out"
     if branch and branch.collects:

@@ -22,7 +22,7 @@ from trident_py.graph.output import CommitStream, Output, OutputPlace, output_of
 from trident_py.graph.partitioning import fields_before, hint_before, hinted
 from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.spouts import ITridentSpout
-from trident_py.planner.quarantine import Quarantine, Quarantined, RowFunctions, begun_at, row_functions
+from trident_py.planner.quarantine import DividedBranch, Division, RowFunctions, begun_at, row_functions
 from trident_py.spark.frames import DeferredScan, empty_frame
 from trident_py.spouts.adapting import as_trident_spout
 from trident_py.worker.counters import building, counting_at
@@ -182,7 +182,7 @@ def plan(graph: Graph) -> Plan:
     spouts = tuple(map(_spout_plan, graph.sources))
     ends = ends_of(graph)
     known = [(name, node) for name, node in ends if all(each.schema is not None for each in node.ancestry)]
-    divided = Quarantine(graph, ends).branches()
+    divided = Division(graph, ends).branches()
     return Plan(graph, spouts, tuple(_branch(graph, name, node, divided.get(name)) for name, node in known))
 
 
@@ -243,8 +243,8 @@ def _spout_plan(source: Source) -> SpoutPlan:
     return SpoutPlan(tx_id=source.tx_id, spout=as_trident_spout(source.spout), schema=source.schema)
 
 
-def _branch(graph: Graph, name: str, node: Node, divided: Quarantined | None) -> Branch:
-    begun = divided or Quarantined(node)
+def _branch(graph: Graph, name: str, node: Node, divided: DividedBranch | None) -> Branch:
+    begun = divided or DividedBranch(node)
     return Branch(
         name=name,
         spouts=node.spouts,

@@ -56,7 +56,7 @@ def _paths(node: Node) -> list[list[Node]]:
 
 
 @frozen
-class Quarantined:
+class DividedBranch:
     """A branch that leaves out bad rows, or reads them.
 
     Attributes:
@@ -70,7 +70,7 @@ class Quarantined:
 
 
 @define
-class Quarantine:
+class Division:
     """Divides the branches of a graph at its ``on_error``.
 
     Attributes:
@@ -81,13 +81,13 @@ class Quarantine:
     ends: list[tuple[str, Node]]
     _covered: dict[Node, list[str]] = field(factory=dict, init=False)
 
-    def branches(self) -> dict[str, Quarantined]:
+    def branches(self) -> dict[str, DividedBranch]:
         """Return the branches that leave out bad rows or read them, by name.
 
         Raises:
             TopologyError: an ``on_error`` can't work.
         """
-        found: dict[str, Quarantined] = {}
+        found: dict[str, DividedBranch] = {}
         for name, end in self.ends:
             if not any(_bad_rows_of(end)):
                 found |= self._left_out(name, end)
@@ -96,7 +96,7 @@ class Quarantine:
                 found[name] = self._collected(name, end, places)
         return found
 
-    def _left_out(self, name: str, end: Node) -> dict[str, Quarantined]:
+    def _left_out(self, name: str, end: Node) -> dict[str, DividedBranch]:
         sieves = dict[str, RowFunctions]()
         for place in self._places(end):
             (spout,) = place.spouts
@@ -112,7 +112,7 @@ class Quarantine:
             for each in found:
                 self._covered.setdefault(place, []).append(name)
                 sieves[spout] = each
-        return {name: Quarantined(end, sieves)} if sieves else {}
+        return {name: DividedBranch(end, sieves)} if sieves else {}
 
     def _places(self, end: Node) -> list[Node]:
         """Return each ``on_error`` that takes the bad rows of the branch at ``end``; at most one for a spout."""
@@ -131,7 +131,7 @@ class Quarantine:
             chosen.setdefault(spout, node)
         return list(chosen.values())
 
-    def _collected(self, name: str, end: Node, places: Iterable[Node]) -> Quarantined:
+    def _collected(self, name: str, end: Node, places: Iterable[Node]) -> DividedBranch:
         made, collects = end, set[str]()
         for place in places:
             with self.graph.declaring(place.operation.title):
@@ -148,7 +148,7 @@ class Quarantine:
                     )
             collects.update(covered)
             made = begun_at(made, place, place.fields)
-        return Quarantined(made, collects=frozenset(collects))
+        return DividedBranch(made, collects=frozenset(collects))
 
 
 def _bad_rows_of(end: Node) -> Iterator[Node]:
