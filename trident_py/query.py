@@ -191,6 +191,22 @@ class TridentQuery:
         """
         return self._wished(Action.BISECT, (txid,), "", timeout)
 
+    def release_letters(self, *txids: int, branch: str = "", timeout: float = ANSWER_SECONDS) -> Outcome:
+        """Process the dead letters of these transactions again, or all of them without ids.
+
+        Those of each branch are a new transaction. Only this branch has a part in it, and the same transaction takes
+        the letters out of the table. A row over which a function still raises stays a dead letter.
+
+        Args:
+            txids: the transactions that left the rows out.
+            branch: only the letters of this branch.
+            timeout: seconds to wait.
+
+        Raises:
+            TridentError, TimeoutError: as for `park`. It is also refused if there are no such letters.
+        """
+        return self._wished(Action.LETTERS, txids, "", timeout, branch)
+
     def retry(self, txid: int | None = None, *, timeout: float = ANSWER_SECONDS) -> Outcome:
         """Try ``txid``, by default the lowest transaction, without waiting any longer, and count its failures from 0.
 
@@ -199,8 +215,8 @@ class TridentQuery:
         """
         return self._wished(Action.RETRY, () if txid is None else (txid,), "", timeout)
 
-    def _wished(self, action: Action, txids: tuple[int, ...], reason: str, timeout: float) -> Outcome:
-        wish = Wish(uuid4().hex, action, reason=reason, txids=txids, by="the program")
+    def _wished(self, action: Action, txids: tuple[int, ...], reason: str, timeout: float, branch: str = "") -> Outcome:
+        wish = Wish(uuid4().hex, action, reason=reason, txids=txids, branch=branch, by="the program")
         with located(topology=self.name):
             return carried_out(wish, self.name, self.coordination, timeout, lambda: self.is_active)
 

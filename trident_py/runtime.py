@@ -43,6 +43,7 @@ from trident_py.engine.rows.row_engine import RowEngine, spark_needed
 from trident_py.engine.spark.shared_job import small_session
 from trident_py.engine.spark.spark_engine import SparkEngine
 from trident_py.engine.threads.commits import Commits
+from trident_py.engine.threads.dead_letters import DeadLetterTable
 from trident_py.engine.threads.parked_rows import ParkedRows
 from trident_py.engine.threads.sifting import Sifting
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
@@ -73,6 +74,7 @@ from trident_py.query import TridentQuery, ensure_not_leading_here, started
 from trident_py.spark.failures import Place, diagnosed
 from trident_py.spark.probe import ensure_workers
 from trident_py.spark.session import ensure_session_possible, ship, topology_session
+from trident_py.streams.dead_letters import dead_letters_place
 
 log = logging.getLogger(__name__)
 steps = logging.getLogger("trident_py.starting")
@@ -319,6 +321,7 @@ class _Leadership:
         process = self.process
         branches = [frozenset(branch.spouts) for branch in process.plan.branches]
         jobs = process.engine.jobs(self._work(participants, reads))
+        parked = ParkedRows.of(self.store.identity, process.config)
         workers = Workers(
             topology=process.name,
             spouts=spouts,
@@ -330,7 +333,8 @@ class _Leadership:
             },
             commits=self._commits(spouts, participants, reads),
             reads=reads,
-            parked=ParkedRows.of(self.store.identity, process.config),
+            parked=parked,
+            letters=self._letters(parked),
             jobs=jobs,
             diagnose=self._diagnosed,
             draw_edge=draw_edge,
@@ -338,7 +342,8 @@ class _Leadership:
             # Twice the pending transactions, as a cancelled job holds its thread until Spark ends it; others cancel.
             job_threads=(2 * len(branches) + 1) * process.config.max_spout_pending,
         )
-        shape = shape_of(workers.commits.spouts, branches, participants, jobs.shareable)
+        collects = [branch.collects for branch in process.plan.branches]
+        shape = shape_of(workers.commits.spouts, branches, collects, participants, jobs.shareable)
         streams = TopologyStreams(
             topology=process.name,
             plane=DataPlane(shape=shape),
@@ -348,6 +353,10 @@ class _Leadership:
         )
         self.resources.callback(streams.close)
         return streams
+
+    def _letters(self, parked: ParkedRows) -> DeadLetterTable:
+        place = dead_letters_place(self.process.config.state_dir, self.process.name)
+        return DeadLetterTable(place, parked, {each.tx_id: each.schema for each in self.process.plan.spouts})
 
     def _work(self, participants: list[Participant], reads: StateReads) -> BatchWork:
         return BatchWork(

@@ -26,7 +26,15 @@ ROWS_SHOWN = 10
 SEARCH_SECONDS = 3_600.0
 """The default time to wait for a bisection, which makes some twenty trials of a million rows."""
 
-ABOUT_TRANSACTIONS = (Action.PARK, Action.RELEASE, Action.SKIP, Action.BISECT, Action.ROWS, Action.RETRY)
+ABOUT_TRANSACTIONS = (
+    Action.PARK,
+    Action.RELEASE,
+    Action.SKIP,
+    Action.BISECT,
+    Action.ROWS,
+    Action.RETRY,
+    Action.LETTERS,
+)
 """The wishes that name transactions, which have other ids after a reset."""
 
 
@@ -123,7 +131,7 @@ class WishAnswer:
                 return f"is drained, and paused{lifted}"
             case Action.RATE:
                 return f"{limits(self.standing.rate)}{lifted}"
-            case Action.PARK | Action.RELEASE | Action.SKIP | Action.BISECT | Action.ROWS | Action.RETRY:
+            case action if action in ABOUT_TRANSACTIONS:
                 return self._mended(name)
         return "continues, without limits"
 
@@ -143,6 +151,10 @@ class WishAnswer:
                 return f"found what fails in {these}, and stays parked: {rows}. The other rows are released"
             case Action.ROWS:
                 return f"has stored the rows of {these}"
+            case Action.LETTERS:
+                of = f" of {self.wish.branch!r}" if self.wish.branch else ""
+                since = f" from {these}" if these else ""
+                return f"processes the dead letters{of}{since} again, those of each branch as a new transaction"
         return f"tries {these or 'the lowest transaction'} at once"
 
 

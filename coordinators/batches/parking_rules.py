@@ -42,9 +42,9 @@ class ParkingRules:
 
     def refusal(self, wish: Wish) -> str:
         """Return why ``wish`` can't be carried out, neither now nor later; empty: it can."""
-        rule = self._RULES.get(wish.action) if wish.action else None
-        if rule and wish.incarnation not in (0, self.incarnation):
+        if wish.incarnation not in (0, self.incarnation):
             return "the topology was reset meanwhile"
+        rule = self._RULES.get(wish.action) if wish.action else None
         return rule(self, wish) if rule else ""
 
     def is_due(self, txid: int) -> bool:
@@ -74,8 +74,8 @@ class ParkingRules:
 
     def _too_many(self, txid: int) -> bool:
         row = range(txid - PARKED_IN_A_ROW_MAX, txid)
-        is_row = {each.txid for each in self._parked.entries}.issuperset(row)
-        return is_row or len(self._parked.entries) >= self.settings.park_max
+        parked = [each.txid for each in self._parked.entries if not each.letters_of]
+        return {*parked}.issuperset(row) or len(parked) >= self.settings.park_max
 
     def entry(self, txid: int, wish: Wish, wall: float) -> Parked:
         """Return the entry for the lowest transaction, whose outputs can leave it out.
@@ -104,6 +104,21 @@ class ParkingRules:
             is_wanted=False,
             released_as=0,
         )
+
+    def unreleasable(self, entry: Parked) -> str:
+        """Return why this topology, which may have changed since, can't release ``entry``; empty: it can."""
+        gone = sorted(entry.definition.keys() - set(self.admission.definitions.spouts))
+        if gone:
+            return (
+                f"transaction {entry.txid} has rows of spout {' and '.join(map(repr, gone))}, which this topology "
+                f"doesn't have: start it with that spout, or skip the transaction"
+            )
+        if entry.letters_of and entry.letters_of not in self.settings.lettered:
+            return (
+                f"dead letters of transaction {entry.txid} are rows of {entry.letters_of!r}, for which this topology "
+                f"keeps none: start it with the branch and its on_error() as before, or skip the transaction"
+            )
+        return ""
 
     # --- refusals -----------------------------------------------------------------------------------------------------
 
@@ -134,12 +149,8 @@ class ParkingRules:
         if unknown := self._not_on_list(wish.txids):
             return unknown
         for each in self._parked.entries:
-            gone = sorted(each.definition.keys() - set(self.admission.definitions.spouts))
-            if gone and (not wish.txids or each.txid in wish.txids):
-                return (
-                    f"transaction {each.txid} has rows of spout {' and '.join(map(repr, gone))}, which this topology "
-                    f"doesn't have: start it with that spout, or skip the transaction"
-                )
+            if (why := self.unreleasable(each)) and (not wish.txids or each.txid in wish.txids):
+                return why
         return ""
 
     def _refused_skip(self, wish: Wish) -> str:
@@ -149,9 +160,11 @@ class ParkingRules:
             return unknown
         named = self._named(wish)
         begun = [each.txid for each in named if each.released_as]
-        split_off = [each.txid for each in named if each.part and each.is_wanted]
-        if split_off and not begun:
-            return f"the rows of transaction {split_off[0]} that pass are not released yet"
+        waiting = [each for each in named if each.part and each.is_wanted]
+        if waiting and not begun:
+            txid, branch = waiting[0].txid, waiting[0].letters_of
+            letters = f"the dead letters of transaction {txid} from {branch!r}"
+            return f"{letters if branch else f'the rows of transaction {txid} that pass'} are not released yet"
         return f"transaction {begun[0]} is being released" if begun else ""
 
     def _refused_trial(self, wish: Wish) -> str:
@@ -159,7 +172,9 @@ class ParkingRules:
             return "one transaction at a time"
         if refusal := self._refused_release(wish):
             return refusal
-        is_begun = any(each.is_wanted for each in self._named(wish))
+        if self._parked.entry(wish.txids[0]) is None:
+            return f"only dead letters of transaction {wish.txids[0]} are here: `trident dead-letters` shows them"
+        is_begun = any(each.is_wanted for each in self._named(wish) if not each.letters_of)
         return f"transaction {wish.txids[0]} is being released" if is_begun else ""
 
     def _refused_retry(self, wish: Wish) -> str:
@@ -175,7 +190,7 @@ class ParkingRules:
         return [each for each in self._parked.entries if each.txid in wish.txids]
 
     def _not_on_list(self, txids: Collection[int]) -> str:
-        unknown = [txid for txid in txids if self._parked.entry(txid) is None]
+        unknown = [txid for txid in txids if txid not in {each.txid for each in self._parked.entries}]
         return f"transaction {unknown[0]} is not parked" if unknown else ""
 
     _RULES: ClassVar[dict[Action, _Rule]] = {

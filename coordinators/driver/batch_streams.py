@@ -12,10 +12,12 @@ from coordinators.protocol.messages import Message
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.bad_rows import BadRow
 from coordinators.record.parking import StoredRows
+from coordinators.record.wishes import Wish
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
 
 
+# large: one field for each fact that the control plane decides about an attempt
 @frozen(kw_only=True)
 class Batch:
     """An attempt, as it is announced on ``$batch``.
@@ -35,6 +37,8 @@ class Batch:
         sieves: whether no output prepares anything, and the rows that make a row function raise are found. `RowsFailed`
             is posted for each branch and spout that has some.
         stored: by spout, the stored rows of a parked transaction that is released; these spouts don't emit.
+        letters_of: the branch that left out these rows before, if they are dead letters: no other branch runs, except
+            for the one that keeps them. Outputs of the others change nothing but their token. Empty: each branch runs.
         bad_rows: the rows that branches leave out, if that is fixed because a commit may have begun: any other row that
             makes a row function raise fails the attempt. None: it isn't fixed.
         sifts: whether rows that make a row function raise are left out, as long as that isn't fixed. `BadRowsFound` is
@@ -51,6 +55,7 @@ class Batch:
     stores: bool = False
     sieves: bool = False
     stored: Mapping[str, StoredRows] = field(factory=dict)
+    letters_of: str = ""
     bad_rows: tuple[BadRow, ...] | None = None
     sifts: bool = False
 
@@ -77,6 +82,10 @@ class BatchStreams(Protocol):
             attempt: the next attempt of a transaction that is to be parked.
             may_have_begun: whether a commit of the transaction may have begun; False: no output has any of it.
         """
+        ...
+
+    def read_letters(self, wish: Wish) -> None:
+        """Store the rows of the dead letters that ``wish`` is about, between two commits; `LettersRead` is posted."""
         ...
 
     def try_commit(self, attempt: TransactionAttempt) -> None:

@@ -28,6 +28,7 @@ from coordinators.batches.failures import Failures
 from coordinators.batches.parking_rules import ParkingRules
 from coordinators.driver.batch_streams import Batch, BatchStreams
 from coordinators.driver.bisect_desk import BisectDesk
+from coordinators.driver.letters_desk import LettersDesk
 from coordinators.driver.parking_desk import ParkingDesk
 from coordinators.driver.publisher import Publisher
 from coordinators.driver.record_writer import OwedSuccesses, RecordWriter
@@ -45,6 +46,7 @@ from coordinators.protocol.messages import (
     Failed,
     Fingerprinted,
     IdleWanted,
+    LettersRead,
     Message,
     NotReady,
     OffsetsResolved,
@@ -74,7 +76,7 @@ from coordinators.protocol.protocol import (
 from coordinators.record.record import Bindings, CoordinatorRecord
 from coordinators.record.store import RecordStore
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.errors import SpoutError, TridentError
+from coordinators.values.errors import SpoutError, TopologyError, TridentError
 from coordinators.values.log_fields import logging_about
 from coordinators.values.settings import LeadershipSettings
 from coordinators.values.transaction_time import LeaderClock, TransactionTimes
@@ -138,6 +140,7 @@ class CoordinatorDriver:
     parking: ParkingDesk
     stored_spouts: frozenset[str]
     bisecting: BisectDesk = field(init=False)
+    letters: LettersDesk = field(init=False)
     trials: Trials = field(init=False)
     machine: MasterBatchCoordinator = field(init=False)  # this and the next three belong to the admission
     definitions: Definitions = field(init=False)
@@ -195,6 +198,7 @@ class CoordinatorDriver:
         self.machine, self.definitions = self.admission.machine, self.admission.definitions
         self.times, self.failures = self.admission.times, self.admission.failures
         self.bisecting = BisectDesk(self.wishes, self.parking.rules)
+        self.letters = LettersDesk(self.wishes, self.parking.rules)
         self.trials = Trials(self.streams, self.phases, self.bisecting, self._open)
 
     @property
@@ -237,6 +241,8 @@ class CoordinatorDriver:
             self.streams.ask(spout, ask)
         if self.wishes.waiting and not self.stopping:
             self.trials.start(self.times.at(now))
+            if (wish := self.letters.due()) is not None:
+                self.streams.read_letters(wish)
         self._answer_idle()
         self._end_if_given_up()
         self.store.heartbeat()
@@ -252,6 +258,7 @@ class CoordinatorDriver:
         yield from self.parking.events()
         if self.wishes.waiting:
             yield from self.bisecting.events()
+            yield from self.letters.events()
 
     def _handle(self, event: Event, now: float) -> list[Command]:
         if isinstance(event, PhaseAcked) and event.attempt.is_trial:
@@ -289,11 +296,20 @@ class CoordinatorDriver:
 
     def _take_request(
         self,
-        message: Request | StopRequested | OutputsAnswered | RowsFailed | RowsStored | BadRowsFound | TrialPassed,
+        message: Request
+        | StopRequested
+        | LettersRead
+        | OutputsAnswered
+        | RowsFailed
+        | RowsStored
+        | BadRowsFound
+        | TrialPassed,
     ) -> Iterable[Event]:
         match message:
             case OutputsAnswered():
                 return self.parking.answered(message, self._wall)
+            case LettersRead():
+                return self.letters.read(message, self._wall)
             case TrialPassed() | RowsFailed() | RowsStored(attempt=TransactionAttempt(is_trial=True)):
                 self.trials.take(message)
                 return ()
@@ -376,7 +392,9 @@ class CoordinatorDriver:
             metadata = {spout: each for spout, each in metadata.items() if spout in self.stored_spouts}
             batch = evolve(batch, parks=attempt.attempt_id, stores=True)
         elif (released := parked.released_in(txid)) is not None:
-            number, batch = released.number, evolve(batch, stored=released.stored)
+            if why := self.parking.rules.unreleasable(released):
+                raise TopologyError(f"topology {self.topology!r}: transaction {txid} is a release: {why}", txid=txid)
+            number, batch = released.number, evolve(batch, stored=released.stored, letters_of=released.letters_of)
         self.streams.emit_batch(evolve(batch, number=number, metadata=metadata))
 
     def _next_attempt(self, txid: int) -> TransactionAttempt:

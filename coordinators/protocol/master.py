@@ -31,7 +31,8 @@ bound to its epoch: the next leadership drops it in its first write.
 The lowest transaction can be parked. First nothing is live any more, and every output is asked whether it can leave
 the transaction out (`AskOutputs`). If all can, a write decides it. From then on each attempt of the transaction is
 empty, under this leader and later ones. It commits alone, and the write that closes it puts it on the list. A release
-is the next new transaction that begins: it processes what was parked.
+is the next new transaction that begins: it processes what was parked. Dead letters that are to be processed come onto
+the list, too, and wait there for their release.
 
 If a spout can't emit the batch again later (`RowsWanted`), one more attempt starts before that write, alone. It only
 stores rows. When it is PROCESSED, the write names these rows, and the same attempt is the first empty one.
@@ -96,6 +97,8 @@ def parked_after(before: StoreRecord, wished: Wished) -> ParkedList:
             return parked.split(wished.split)
         case Action.ROWS if wished.stored is not None:
             return parked.replaced(wished.stored)
+        case Action.LETTERS:
+            return parked.with_letters(wished.letters)
     return parked
 
 

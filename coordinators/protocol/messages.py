@@ -11,6 +11,7 @@ from attrs import field, frozen
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.bad_rows import BadRow
 from coordinators.record.parking import StoredRows
+from coordinators.record.wishes import Wish
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json
 
@@ -206,6 +207,32 @@ class OutputsAnswered:
     refusal: str = ""
 
 
+@frozen(kw_only=True)
+class DeadLetters:
+    """The dead letters of a branch that are to be processed.
+
+    Attributes:
+        txid: the first transaction that has left out one of them.
+        stored: the rows, by spout.
+    """
+
+    branch: str
+    txid: int
+    stored: Mapping[str, StoredRows]
+
+
+@frozen
+class LettersRead:
+    """The dead letters for ``wish`` are read and stored, by branch.
+
+    ``refusal`` says why they can't be; empty: they are.
+    """
+
+    wish: Wish
+    letters: tuple[DeadLetters, ...] = ()
+    refusal: str = ""
+
+
 @frozen
 class Reported:
     """The announcements have results: `BatchStreams.take` returns them."""
@@ -257,6 +284,7 @@ Message = (
     | DefinitionMessage
     | Failed
     | IdleWanted
+    | LettersRead
     | OutputsAnswered
     | PauseRequested
     | Reported

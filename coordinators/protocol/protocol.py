@@ -95,6 +95,7 @@ class Wished:
         parking: for a wish to park that can be carried out, how the lowest transaction is parked.
         split: for a wish to bisect that was carried out, the rows that fail.
         stored: for a wish to see rows, the parked transaction, all rows of which are stored.
+        letters: for a wish to process dead letters, the entries with their rows.
     """
 
     wish: Wish
@@ -102,6 +103,7 @@ class Wished:
     parking: Parking | None = None
     split: Split | None = None
     stored: Parked | None = None
+    letters: tuple[Parked, ...] = ()
 
 
 Event = Ticked | PhaseAcked | AttemptFailed | Stopping | ParkWanted | RowsWanted | Wished

@@ -5,6 +5,9 @@ attempt of the transaction is empty, under this leader and later ones. The write
 entry to the list of parked ones. A release binds an entry to a new transaction, and the write that closes that one
 removes the entry. Once it is known which rows fail, one write splits an entry in two: these rows stay parked, and the
 others wait for their release.
+
+Dead letters that are to be processed are an entry, too: the rows that one branch has left out of transactions. Its
+release has a part in this branch only.
 """
 
 from __future__ import annotations
@@ -143,8 +146,8 @@ class Parked:
 
     Attributes:
         txid: its id, for ever, even if it is released and parked again.
-        part: 0: all of its rows, or those that fail; from 1 on: the others, which were split off.
-        number: by which spouts know it.
+        part: 0: all of its rows, or those that fail; from 1 on: the others, which were split off, and dead letters.
+        number: by which spouts know it; 0 for dead letters, about which spouts are not asked.
         definition: the metadata of its batch, by spout.
         fingerprints: of the rows of its attempts, by spout, where an attempt has read all of them.
         stored: the stored rows of its batch, by spout, of spouts that can't emit them again later.
@@ -155,6 +158,8 @@ class Parked:
         reason: why.
         is_wanted: whether it waits to be released.
         released_as: the transaction in which it is released; 0: none.
+        letters_of: the branch that has left out its rows, which are dead letters; empty: it was parked. All rows are
+            stored, and its id is the first transaction of one.
     """
 
     txid: int
@@ -170,6 +175,7 @@ class Parked:
     is_wanted: bool = False
     released_as: int = 0
     part: int = 0
+    letters_of: str = ""
 
     @property
     def rows(self) -> int:
@@ -197,6 +203,7 @@ class Parked:
             "is_wanted": self.is_wanted,
             "released_as": self.released_as,
             "part": self.part,
+            **({"letters_of": self.letters_of} if self.letters_of else {}),
         }
 
     @classmethod
@@ -293,7 +300,7 @@ class ParkedList:
 
     def entry(self, txid: int) -> Parked | None:
         """Return the parked transaction ``txid``, the first part of it; None: it is not on the list."""
-        return next((each for each in self.entries if each.txid == txid), None)
+        return next((each for each in self.entries if each.txid == txid and not each.letters_of), None)
 
     def released_in(self, txid: int) -> Parked | None:
         """Return the entry that ``txid`` releases; None: it releases none."""
@@ -329,13 +336,23 @@ class ParkedList:
         first = self.waiting
         return self if first is None else self.replaced(evolve(first, released_as=txid))
 
+    def with_letters(self, letters: Iterable[Parked]) -> ParkedList:
+        """Return the list with dead letters, each entry with a number that no other part of its transaction has."""
+        made = self
+        for each in letters:
+            made = made.replaced(evolve(each, part=made.next_part(each.txid)))
+        return made
+
     def split(self, split: Split) -> ParkedList:
         """Return the list with the parts of a transaction in the place of its entry."""
-        txid = split.whole.txid
-        rest = split.rest(1 + max(each.part for each in self.entries if each.txid == txid))
+        rest = split.rest(self.next_part(split.whole.txid))
         parts = [each for each in (split.failing, rest) if each is not None]
         split.ensure_whole(parts)
         return reduce(ParkedList.replaced, parts, self)
+
+    def next_part(self, txid: int) -> int:
+        """Return the number of a part of ``txid`` that no other one has."""
+        return 1 + max((each.part for each in self.entries if each.txid == txid), default=0)
 
     def park(self, parking: Parking) -> ParkedList:
         """Return the list after it was decided to park; the entry stays where it is until the transaction closes."""

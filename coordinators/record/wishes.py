@@ -55,11 +55,14 @@ class Action(StrEnum):
     ROWS = "rows"
     """Store the rows of a parked transaction, so that they can be looked at."""
 
+    LETTERS = "letters"
+    """Process dead letters: those of each branch as a new transaction, in which no other branch has a part."""
+
     RETRY = "retry"
     """Try a failed transaction now, with a new count of failures."""
 
 
-LASTING = (Action.PARK, Action.BISECT, Action.ROWS)
+LASTING = (Action.PARK, Action.BISECT, Action.ROWS, Action.LETTERS)
 """The wishes that wait in the leader until they can be carried out, or have been."""
 
 
@@ -138,6 +141,7 @@ class Wish:
         rate: for `Action.RATE`, the limits to set; the others stay.
         reason: why, shown while the wish is in effect; empty: no reason was given.
         txids: the transactions that it is about; none: all parked ones, or, for `Action.RETRY`, the lowest one.
+        branch: for `Action.LETTERS`, the branch that left the rows out; empty: each branch.
         by: who wishes it.
         incarnation: of the topology that it is about; 0: whichever it is.
         epoch: the leadership whose own process wishes this, by ``query.pause()``; 0: an operator does. A wish by a
@@ -150,6 +154,7 @@ class Wish:
     reason: str = ""
     epoch: int = 0
     txids: tuple[int, ...] = field(default=(), kw_only=True)
+    branch: str = field(default="", kw_only=True)
     by: str = field(default="", kw_only=True)
     incarnation: int = field(default=0, kw_only=True)
 
@@ -160,7 +165,7 @@ class Wish:
             ConfigError: a limit is out of range, or the reason is not one line of text.
         """
         self.rate.check()
-        for what, text in (("a reason", self.reason), ("a name", self.by)):
+        for what, text in (("a reason", self.reason), ("a name", self.by), ("a branch", self.branch)):
             if len(text) > REASON_CHARS_MAX or safe_text(text) != text:
                 raise ConfigError(
                     f"{what} is one line of Unicode text without control characters, at most {REASON_CHARS_MAX} "
@@ -173,7 +178,12 @@ class Wish:
     @property
     def text(self) -> str:
         """The stored form, without the id: a JSON object."""
-        about = {"txids": list(self.txids), "by": self.by, "incarnation": self.incarnation}
+        about = {
+            "txids": list(self.txids),
+            "branch": self.branch,
+            "by": self.by,
+            "incarnation": self.incarnation,
+        }
         given = {name: value for name, value in about.items() if value}
         return json.dumps({"action": self.action, **_given(self.rate), **_reason(self.reason), **given})
 
@@ -184,8 +194,8 @@ class Wish:
             body = json.loads(text)
             reason, by = str(body.pop("reason", "")), str(body.pop("by", ""))
             txids, action = tuple(body.pop("txids", ())), Action(body.pop("action"))
-            incarnation = int(body.pop("incarnation", 0))
-            wish = cls(id, action, Rate(**body), reason, txids=txids, by=by, incarnation=incarnation)
+            incarnation, branch = int(body.pop("incarnation", 0)), str(body.pop("branch", ""))
+            wish = cls(id, action, Rate(**body), reason, txids=txids, branch=branch, by=by, incarnation=incarnation)
             wish.check()
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError):
             return cls(id, None)

@@ -34,6 +34,7 @@ from coordinators.protocol.messages import (
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.record import CoordinatorRecord
 from coordinators.record.store import InMemoryCoordination, InMemoryRecordStore
+from coordinators.record.wishes import Wish
 from coordinators.takeover.takeover import recover
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.errors import TridentError, our_bug
@@ -98,6 +99,10 @@ class ScriptPlane:
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         """Answer that all can: a script has no outputs."""
         self.inbox.append(OutputsAnswered(attempt.txid))
+
+    def read_letters(self, wish: Wish) -> None:
+        """Raise: a script has no dead letters."""
+        raise AssertionError(our_bug(f"{wish} in a script"))
 
     def try_commit(self, attempt: TransactionAttempt) -> None:
         """Raise: a script parks nothing, so nothing is tried."""

@@ -25,6 +25,7 @@ class LeadershipSettings:
         stored_spouts: the spouts that can't emit a batch again after its success: when a transaction is parked, their
             rows are stored.
         parks_poison: whether a transaction that has failed too often is parked; otherwise the topology ends.
+        lettered: the branches whose bad rows the topology keeps as dead letters.
         windows: the outputs that are windows: no transaction is parked by policy because one of them fails.
         park_max: how many transactions may be parked before the next poisoned one ends the topology.
     """
@@ -42,5 +43,6 @@ class LeadershipSettings:
     store_patience: float | None = None
     stored_spouts: frozenset[str] = frozenset()
     parks_poison: bool = False
+    lettered: frozenset[str] = frozenset()
     windows: frozenset[str] = frozenset()
     park_max: int = 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import combinations
 
 from tests.simulation.rules import Violation
@@ -18,8 +18,15 @@ def check_agreement(stores: Mapping[str, Store], committed: int, group_max: int)
             raise Violation("S11", story)
         if store.fed_by:
             check_values(store, stores[store.fed_by], committed)
+    releases = {
+        number
+        for store in there.values()
+        if store.collects
+        for number, entry in enumerate(store.ledger[:committed])
+        if any(position < 0 for _, position in entry.rows)
+    }
     for one, other in combinations([store for store in there.values() if not (store.fed_by or store.collects)], 2):
-        _check_rows(one, other, committed)
+        _check_rows(one, other, committed, releases)
     for letters in (store for store in there.values() if store.collects):
         for good in (store for store in there.values() if store.leaves_out):
             _check_whole(good, letters, committed)
@@ -41,21 +48,28 @@ def check_values(downstream: Store, feeding: Store, committed: int) -> None:
             raise Violation("S21", f"{downstream.name} has {here}, {feeding.name} gave {values} with {there}")
 
 
-def _check_rows(one: Store, other: Store, committed: int) -> None:
-    for here, there in zip(one.ledger[:committed], other.ledger[:committed], strict=True):
-        is_gap = here.is_passed_over or there.is_passed_over
+def _check_rows(one: Store, other: Store, committed: int, releases: Collection[int]) -> None:
+    for number, (here, there) in enumerate(zip(one.ledger[:committed], other.ledger[:committed], strict=True)):
+        is_gap = here.is_passed_over or there.is_passed_over or number in releases
         if not is_gap and _read_by(other, here.rows) != _read_by(one, there.rows):
             raise Violation("S2", f"{one.name} has {here}, {other.name} has {there}")
 
 
 def _check_whole(good: Store, letters: Store, committed: int) -> None:
-    """S25: each row of a batch is in a store, or it is a bad one."""
+    """S25: each row of a batch is in a store, or it is a bad one; S26: it may move from there to here, once."""
     due: dict[str, int] = {}
     for here, bad in zip(good.ledger[:committed], letters.ledger[:committed], strict=True):
-        for spout, position in sorted([*here.rows, *bad.rows]):
+        told = [(name.partition("@"), n) for name, n in bad.rows if name.endswith(f"@{good.name}")]
+        gone = [(spout, ~n) for (spout, *_), n in told if n < 0]
+        rows = [*here.rows, *((spout, n) for (spout, *_), n in told if n >= 0)]
+        if gone and sorted(gone) != sorted(rows):
+            raise Violation("S26", f"{good.name} has {here}, {letters.name} has {bad}")
+        for spout, position in sorted(rows) if not gone else ():
             if position != due.get(spout, 0):
                 raise Violation("S25", f"{good.name} has {here}, {letters.name} has {bad}, due is {due}")
             due[spout] = position + 1
+    if wrong := {row: count for row, count in letters.letters(good.name).items() if count not in (0, 1)}:
+        raise Violation("S26", f"{letters.name} has bad rows of {good.name} so often: {wrong}")
 
 
 def _read_by(store: Store, rows: Rows) -> Rows:

@@ -31,7 +31,7 @@ TWO: dict[str, Any] = {"shares": True, "rows": 2, "max_spout_pending": 2}
 TWO_STORES: dict[str, Any] = {**TWO, "stores": (StoreKind.UNDO, StoreKind.UNDO)}
 """They meet in two stores."""
 
-PARK, RELEASE, BISECT = Action.PARK, Action.RELEASE, Action.BISECT
+PARK, RELEASE, BISECT, LETTERS = Action.PARK, Action.RELEASE, Action.BISECT, Action.LETTERS
 
 SINGLE: dict[str, Any] = {"rows": 1, "max_spout_pending": 1, "processes": 1}
 BISECTED: dict[str, Any] = {**SINGLE, "rows": 2, "any_size": True}
@@ -146,6 +146,8 @@ SCOPES = {
         Scope("a row that raises twice, and a kill", {ROW: 2, "kill": 1}, stores=(COMPARE,), **COLLECTED),
         Scope("a row that raises twice, and a late commit", {ROW: 2, **LATE}, stores=(COMPARE,), **COLLECTED),
         Scope("rows that raise, opaque: a kill", {ROW: 2, "kill": 1}, exact=False, stores=(UNDO,), **COLLECTED),
+        Scope("letters released: a kill", {ROW: 2, LETTERS: 1, "kill": 1}, **{**COLLECTED, "rows": 1}),
+        Scope("letters released twice, and bad again", {ROW: 3, LETTERS: 2}, **{**COLLECTED, "rows": 1}),
         Scope("fed: a crash at any step", {"crash at a step": 1}, feeds="store0"),
         Scope("fed: a kill", {"kill": 1}, feeds="store0"),
         Scope("fed, opaque: a kill", {"kill": 1}, feeds="store0", exact=False),
@@ -302,6 +304,8 @@ GATE = {
     "decided once": "parked twice, several messages in a turn",
     "bad rows fixed": "a row that raises twice, and a kill",
     "bad rows with the intent": "a row that raises twice, and a kill",
+    "letters taken out": "letters released: a kill",
+    "letters released once": "letters released twice, and bad again",
 }
 """For each rule that needs no clock, the scope with a counterexample where it is off."""
 

@@ -145,6 +145,7 @@ def _driver(world: World, process: Process) -> Any:
         str(machine.committing),
         (machine.asked, machine.storing, _parked(machine.parked), str(driver.parking._undecided)),
         str(driver.bisecting._running and _search(driver.bisecting._running)),
+        str(driver.letters._reading and driver.letters._reading.id),
         tuple(wish.id for wish in driver.wishes.waiting),
         _definitions(driver.definitions),
         str(driver.bindings),
@@ -236,7 +237,7 @@ def _plane(process: Process) -> Any:
 def _executor(executor: TridentBoltExecutor) -> Any:
     return (
         f"{executor.attempt} {executor.batch.parks} {executor.batch.stores} {executor.batch.sieves}",
-        f"{executor.batch.stored} {executor.batch.bad_rows} {executor.batch.sifts}",
+        f"{executor.batch.stored} {executor.batch.letters_of} {executor.batch.bad_rows} {executor.batch.sifts}",
         tuple(sorted(executor.emitting)),
         tuple(sorted(executor.waiting)),
         str(sorted(map(str, executor.jobs))),

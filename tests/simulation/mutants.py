@@ -17,6 +17,7 @@ from coordinators.batches.definitions import Definitions
 from coordinators.batches.spout_coordinator import Ask
 from coordinators.driver.bisect_desk import BisectDesk
 from coordinators.driver.driver import CoordinatorDriver
+from coordinators.driver.letters_desk import LettersDesk
 from coordinators.driver.wish_desk import WishDesk
 from coordinators.protocol.acker import Acker, Completed, Outcome
 from coordinators.protocol.master import MasterBatchCoordinator
@@ -399,6 +400,16 @@ class BisectingWhatIsGone(BisectDesk):
             yield self._result(self._running)
 
 
+class ReleasingLettersTwice(LettersDesk):
+    """Doesn't look whether letters of a branch are being released."""
+
+    __slots__ = ()
+
+    @property
+    def _under_way(self) -> set[str]:
+        return set()
+
+
 class DecidingTwice(WishDesk):
     """Reads what was decided in this turn once more."""
 
@@ -457,6 +468,16 @@ DEFINITIONS: dict[str, type[Definitions]] = {
 }
 
 
+BAD_ROWS: dict[str, type[BadRowsOfAttempts]] = {
+    "bad rows fixed": FindingBadRowsAnew,
+    "bad rows with the intent": KeepingBadRowsInMemory,
+}
+
+DESKS: dict[str, type[WishDesk]] = {"decided once": DecidingTwice}
+SEARCHES: dict[str, type[BisectDesk]] = {"bisected as listed": BisectingWhatIsGone}
+LETTERS: dict[str, type[LettersDesk]] = {"letters released once": ReleasingLettersTwice}
+
+
 def _passing_over_first(store: ZooKeeperRecordStore, states: Sequence[Any], adopt: Adopt) -> Adopt:
     """Pass over what is accepted before that is in the record."""
 
@@ -478,16 +499,12 @@ def weaken(driver: CoordinatorDriver, rules: Rules) -> None:
         driver.admission.__class__ = ADMISSIONS.get(rule, driver.admission.__class__)
         driver.definitions.__class__ = DEFINITIONS.get(rule, driver.definitions.__class__)
         driver.machine.__class__ = MACHINES.get(rule, driver.machine.__class__)
+        driver.wishes.__class__ = DESKS.get(rule, driver.wishes.__class__)
+        driver.bisecting.__class__ = SEARCHES.get(rule, driver.bisecting.__class__)
+        driver.letters.__class__ = LETTERS.get(rule, driver.letters.__class__)
+        driver.admission.bad_rows.__class__ = BAD_ROWS.get(rule, driver.admission.bad_rows.__class__)
     if not rules.has("kept times"):
         driver.times.__class__ = GoingByTheClock
-    if not rules.has("bisected as listed"):
-        driver.bisecting.__class__ = BisectingWhatIsGone
-    if not rules.has("bad rows fixed"):
-        driver.admission.bad_rows.__class__ = FindingBadRowsAnew
-    if not rules.has("bad rows with the intent"):
-        driver.admission.bad_rows.__class__ = KeepingBadRowsInMemory
-    if not rules.has("decided once"):
-        driver.wishes.__class__ = DecidingTwice
     if not rules.has("all reports"):
         driver.phases.acker = Trusting()
 

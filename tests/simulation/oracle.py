@@ -128,6 +128,7 @@ class Oracle:
             entry = after.parked.released_in(closing)
             parked.released.setdefault(closing, (txid, entry.part if entry else 0))
         entries = {(entry.txid, entry.part): entry for entry in after.parked.entries}
+        parked.letters |= {part: entry.letters_of for part, entry in entries.items() if entry.letters_of}
         if parking is not None:
             entries[parking.entry.txid, parking.entry.part] = parking.entry
             if parking.txid == parking.entry.txid:
@@ -361,7 +362,9 @@ class Oracle:
         if store.collects:
             return
         rows = [row for entry in self._whole(store) for row in entry.rows]
-        rows += [row for each in self.world.stores.values() if each.collects for e in each.ledger for row in e.rows]
+        rows += [
+            row for each in self.world.stores.values() if each.collects for row in each.letters(store.name).elements()
+        ]
         rows += [row for part in self.world.parked.skipped for row in self.world.parked.rows[part]]
         due = {name: rows for name, rows in available.items() if not store.reads or source_of(name) in store.reads}
         found = {name: sum(1 for spout, _ in rows if spout == name) for name in due}

@@ -17,9 +17,11 @@ from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import (
     Acked,
     BadRowsFound,
+    DeadLetters,
     Diagnosis,
     FailureKind,
     Fingerprinted,
+    LettersRead,
     Message,
     OffsetsResolved,
     Reported,
@@ -30,7 +32,8 @@ from coordinators.protocol.protocol import StreamId
 from coordinators.record.bad_rows import BadRow
 from coordinators.record.parking import StoredRows
 from coordinators.record.record import CoordinatorRecord
-from coordinators.values.attempt import CommitToken, TransactionAttempt
+from coordinators.record.wishes import Wish
+from coordinators.values.attempt import FIRST_ATTEMPT_ID, CommitToken, TransactionAttempt
 from coordinators.values.canonical import Fingerprint
 from coordinators.values.errors import CoordinationLost, TridentError
 from tests.simulation.partitions import Sent, emitted
@@ -50,6 +53,7 @@ from trident_py.engine.plane.instructions import (
     InspectOutputs,
     Instruction,
     Post,
+    ReadLetters,
     RunJob,
     TryCommit,
 )
@@ -63,6 +67,8 @@ from trident_py.engine.plane.stimuli import (
     Emitted,
     JobDone,
     JobFailed,
+    LettersStored,
+    LettersWanted,
     OutputsInspected,
     OutputsWanted,
     ReadDone,
@@ -86,6 +92,7 @@ if TYPE_CHECKING:
     from tests.simulation.process import Process
 
 EMIT_SECONDS, JOB_SECONDS, COMMIT_SECONDS, LATE_SECONDS = 0.005, 0.1, 0.02, 6.0
+LETTERS_FROM = 10**6
 TASKS = 2
 NEVER = 10**15
 """In milliseconds."""
@@ -122,6 +129,9 @@ class Plane:
                     spouts=store.reads or frozenset(world.sources),
                     is_shareable=world.shares,
                     capabilities=Capabilities(keeps_alive=store.remembers, is_fenced=store.remembers),
+                    collects=frozenset(each.name for each in self.process.outputs.values() if each.leaves_out)
+                    if store.collects
+                    else frozenset(),
                 )
                 for name, store in self.process.outputs.items()
             ),
@@ -162,6 +172,29 @@ class Plane:
         is_able = all(each.can_park(tx, may_have_begun=inspection.may_have_begun) for each in stores)
         world.parked.able[tx.txid] = is_able
         self.report(OutputsInspected(tx.txid, "" if is_able or not world.has("outputs asked") else "a store has it"))
+
+    def read_letters(self, wish: Wish) -> None:
+        """On the commit thread."""
+        self.process.may_crash("before read_letters")
+        self._announce(LettersWanted(wish))
+
+    def on_letters(self, read: ReadLetters) -> None:
+        """The rows of each store that are kept as bad ones."""
+        world, outputs = self.process.world, self.process.outputs.values()
+        found = []
+        for letters in (each for each in outputs if each.collects):
+            for store in (each for each in outputs if each.leaves_out):
+                by_spout: dict[str, list[tuple[str, int]]] = {}
+                for spout, position in sorted(letters.letters(store.name).elements()):
+                    by_spout.setdefault(spout, []).append((spout, position))
+                stored = {
+                    spout: self._file(f"{read.wish.id} {self.process.life} {store.name} {spout}", tuple(rows))
+                    for spout, rows in by_spout.items()
+                }
+                if stored:
+                    txid = LETTERS_FROM + len(world.files)  # so that no two entries ever have the same place
+                    found.append(DeadLetters(branch=store.name, txid=txid, stored=stored))
+        self.report(LettersStored(LettersRead(read.wish, tuple(found))))
 
     def try_commit(self, attempt: TransactionAttempt) -> None:
         """On the commit thread."""
@@ -237,8 +270,14 @@ class Plane:
                 self.cancelled.add(job)
             case CommitStep():
                 self._send_commit(instruction)
-            case Abort() | Answer() | InspectOutputs() | TryCommit():
-                kinds = {Abort: "abort", Answer: "read", InspectOutputs: "inspect", TryCommit: "try"}
+            case Abort() | Answer() | InspectOutputs() | ReadLetters() | TryCommit():
+                kinds = {
+                    Abort: "abort",
+                    Answer: "read",
+                    InspectOutputs: "inspect",
+                    ReadLetters: "letters",
+                    TryCommit: "try",
+                }
                 kind = kinds[type(instruction)]
                 self.process.post(kind, EMIT_SECONDS, instruction)
             case DeliverSuccess(attempt, number, spout):
@@ -276,7 +315,8 @@ class Plane:
             if world.chance.happens("user code fails") or is_poison:
                 raise ValueError("user code")
             if rows is not None and world.has("stored rows released"):
-                self.report(self._given(emit, rows, ()))
+                bad = self._bad_rows(emit, rows, is_exact=world.sources[spout].exact)
+                self.report(self._given(emit, rows, (), bad))
                 return
             rows, resolved = self._emitted(emit, world.sources[spout])
             stored = (self._stored(emit, rows),) if emit.stores else ()
@@ -312,23 +352,28 @@ class Plane:
 
     def _stored(self, emit: Emit, rows: Rows) -> RowsStored:
         """A file of its own, which no crash takes away."""
-        world = self.process.world
-        file = f"{emit.attempt} {emit.spout} {len(world.files)}"
-        world.files[file] = rows
-        stored = StoredRows(file=file, host=self.process.name, bytes=len(rows), hash="", rows=len(rows))
-        return RowsStored(emit.attempt, emit.spout, stored)
+        name = f"{emit.attempt} {emit.spout} {len(self.process.world.files)}"
+        return RowsStored(emit.attempt, emit.spout, self._file(name, rows))
+
+    def _file(self, name: str, rows: Rows) -> StoredRows:
+        self.process.world.files[name] = rows
+        return StoredRows(file=name, host=self.process.name, bytes=len(rows), hash="", rows=len(rows))
 
     def _given(
         self, emit: Emit, rows: Rows, resolved: tuple[OffsetsResolved | RowsStored, ...], bad: Rows = ()
     ) -> Emitted:
         number, outputs = list(self.process.world.sources).index(emit.spout), self.process.outputs.values()
+        running = range(len(outputs)) if emit.branches is None else emit.branches
+        leaving = [each.name for branch, each in enumerate(outputs) if each.leaves_out and branch in running]
         good = tuple(row for row in rows if row not in bad)
         found = tuple(
-            BadRow(branch=store.name, spout=spout, hash=position, operation="", error="")
-            for store in outputs
+            BadRow(branch=name, spout=spout, hash=position, operation="", error="")
+            for name in leaving
             for spout, position in bad
-            if not store.collects
         )
+        kept = tuple((f"{spout}@{name}", position) for name in leaving for spout, position in bad)
+        if emit.branches is not None and self.process.world.has("letters taken out"):
+            kept = (*kept, *((f"{spout}@{name}", ~position) for name in leaving for spout, position in rows))
         return Emitted(
             attempt=emit.attempt,
             spout=emit.spout,
@@ -339,13 +384,13 @@ class Plane:
             edges={
                 branch: 1 << 8 + 4 * number + branch
                 for branch, each in enumerate(self.machine.shape.branches)
-                if emit.spout in each.spouts and not emit.stores
+                if emit.spout in each.spouts and not emit.stores and branch in running
             },
             resolved=(*resolved, BadRowsFound(emit.attempt, found)) if found else resolved,
             sifted={
                 branch: SiftedInput(read, len(read) < self.process.world.large_rows)
                 for branch, store in enumerate(outputs)
-                if (read := bad if store.collects else good) != rows
+                if (read := kept if store.collects else good) != rows
             },
         )
 
@@ -470,11 +515,19 @@ class Plane:
         for member in step.members:
             for name, splits in self.splits.get(member.attempt, {}).items():
                 world.sources[name].committing(member.number or 0, splits)
-        group = self.committing = tuple(
-            evolve(self.transaction(member.attempt), group_first=step.group_first, time=member.time, parks=member.parks)
-            for member in step.members
-        )
         stores = list(self.process.outputs.values())
+        groups = {
+            stores[branch].name: tuple(
+                evolve(
+                    self.transaction(member.attempt),
+                    group_first=step.group_first,
+                    time=member.time,
+                    parks=FIRST_ATTEMPT_ID if branch in member.idle else member.parks,
+                )
+                for member in step.members
+            )
+            for branch in step.branches
+        }
         sent: dict[str, Given | None] = {
             stores[each].name: tuple(member.receipts[each] or () for member in step.members)
             if stores[each].inline
@@ -482,10 +535,11 @@ class Plane:
             for each in step.branches
         }
         if self._commits_together:
-            world.send_together(self.process, group, sent)
+            world.send_together(self.process, groups, sent)
             return
         ((name, rows),) = sent.items()
-        world.send_commit(self.process, name, group, rows)
+        self.committing = groups[name]
+        world.send_commit(self.process, name, self.committing, rows)
 
     @property
     def _commits_together(self) -> bool:

@@ -258,6 +258,7 @@ class Process:
             backoff_max=2.0,
             stored_spouts=frozenset(s.name for s in self.world.sources.values() if s.learns or not s.exact),
             parks_poison=self.world.parks_poison,
+            lettered=frozenset(name for name, store in self.outputs.items() if store.leaves_out),
         )
 
     def _make_spouts(self, record: CoordinatorRecord) -> None:

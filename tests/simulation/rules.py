@@ -91,6 +91,8 @@ RULES = {
     "decided once": "a wish to park that was decided in a turn is not read again in it",
     "bad rows fixed": "from its first commit on, every attempt of a transaction leaves out the same bad rows",
     "bad rows with the intent": "the write of the intent to commit has the rows that the attempt leaves out",
+    "letters taken out": "the transaction that releases dead letters also takes them out of their table",
+    "letters released once": "no dead letters of a branch are released while others of it are",
     "own deadline": "a leader stops by its own clock before another can lead",
 }
 """Name of each rule, and what it says."""

@@ -84,12 +84,12 @@ def park(world: World, seed: int) -> None:
         world.parks_poison, world.poison, world.attempts = True, chance.randrange(1, 6), 3
 
 
-def collect(world: World, seed: int) -> None:
-    """Have rows raise, and end in a store of their own, in some worlds."""
+def collect(world: World, seed: int) -> bool:
+    """Have rows raise, and end in a store of their own, in some worlds; whether they do in this one."""
     chance = random.Random(f"{seed} collects")
     is_plain = not (world.leaves or world.parks_poison or any(store.reads for store in world.stores.values()))
     if not is_plain or chance.random() < 0.4:
-        return
+        return False
     world.added = None
     for store in world.stores.values():
         store.leaves_out = not store.fed_by
@@ -97,6 +97,7 @@ def collect(world: World, seed: int) -> None:
     kind = chance.choice([StoreKind.UNDO, *([StoreKind.COMPARE] if exact else [])])
     locks = chance.random() < 0.5
     world.stores["letters"] = Store("letters", kind, world.rules, chance.random() < 0.5, locks, collects=True)
+    return True
 
 
 def world_of(dice: Dice, rules: Rules) -> World:
@@ -134,7 +135,8 @@ def world_of(dice: Dice, rules: Rules) -> World:
     branch_out(world, dice.seed)
     share_a_database(world, dice.seed)
     park(world, dice.seed)
-    collect(world, dice.seed)
+    if collect(world, dice.seed):
+        dice.rates = {**dice.rates, "a row raises": max(0.15, dice.rates["a row raises"])}
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
     return world
 
@@ -180,7 +182,11 @@ def plan_faults(world: World, dice: Dice) -> None:
 
 def plan_parking(world: World, chance: random.Random) -> bool:
     """When an operator parks something, and mends it; whether one does."""
-    if chance.random() < 0.6 or "letters" in world.stores:
+    if "letters" in world.stores:
+        for _ in range(chance.choice([0, 3, 6])):
+            world.nemesis("letters", chance.uniform(FAULTY_SECONDS / 3, FAULTY_SECONDS))
+        return True
+    if chance.random() < 0.6:
         return False
     for _ in range(chance.choice([1, 2, 4])):
         world.nemesis("park", chance.uniform(0.0, FAULTY_SECONDS), chance.choice([0, 0, 1, 3]))

@@ -72,6 +72,10 @@ def _wishes(world: World, budgets: Mapping[str, int]) -> Iterator[Event]:
         yield from (Event("wish", None, 0, (action,), "") for action in ACTIONS)
     if budgets.get(Action.PARK, 0) and world.oracle.record is not None:
         yield Event("wish", None, 0, (Action.PARK, world.oracle.committed + 1), "")
+    if budgets.get(Action.LETTERS, 0) and any(
+        each.letters(name).total() for each in world.stores.values() for name in world.stores
+    ):
+        yield Event("wish", None, 0, (Action.LETTERS,), "")
     for action in (Action.RELEASE, Action.SKIP, Action.BISECT, Action.RETRY):
         if budgets.get(action, 0) and world.oracle.record and world.oracle.record.parked.entries:
             yield Event("mend", None, 0, (action,), "")

@@ -94,6 +94,7 @@ class ParkedRows:
         rows: those of each part of one.
         released: for each transaction that released a part, which.
         skipped: the parts that are never released.
+        letters: for each part that has dead letters, the store that left them out.
         able: for each transaction about which the stores were asked, whether all could leave it out then.
     """
 
@@ -101,6 +102,7 @@ class ParkedRows:
     rows: dict[Part, Rows] = field(factory=dict)
     released: dict[int, Part] = field(factory=dict)
     skipped: set[Part] = field(factory=set)
+    letters: dict[Part, str] = field(factory=dict)
     able: dict[int, bool] = field(factory=dict)
 
     def in_order(self, store: Store, entry: Entry) -> Rows:
@@ -118,10 +120,18 @@ class ParkedRows:
             if parked is None or entry.is_left_out or entry.is_passed_over:
                 continue
             counted.append(parked)
-            if not store.fed_by and entry.rows != self._of(store, parked):
+            if parked in self.letters:
+                self._check_letters(store, entry, parked)
+            elif not store.fed_by and entry.rows != self._of(store, parked):
                 raise Violation("S23", f"{store.name} has {entry} for {parked}, {self._of(store, parked)} is due")
         if len(counted) != len(set(counted)) or self.skipped.intersection(counted):
             raise Violation("S23", f"{store.name} has released {counted}, skipped are {self.skipped}")
+
+    def _check_letters(self, store: Store, entry: Entry, part: Part) -> None:
+        """Only the store that left the rows out has some of them."""
+        is_due = self.letters[part] == store.name and set(entry.rows) <= set(self.rows[part])
+        if not (is_due or store.fed_by or store.collects or not entry.rows):
+            raise Violation("S26", f"{store.name} has {entry}, which are dead letters of {self.letters[part]}")
 
     def open(self, stores: Iterable[Store]) -> set[Part]:
         """The parts that no store has the rows of."""
@@ -140,6 +150,9 @@ class ParkedRows:
         """
         for part in sorted(parts.keys() - self.rows.keys()):
             txid, number = part
+            if part in self.letters:
+                self.rows[part] = parts[part]
+                continue
             if number == 0:
                 self.whole[txid] = self.rows[part] = parts[part]
                 continue
@@ -176,7 +189,8 @@ class Store:
         reads: the sources that its branch reads; none: all that there are.
         fed_by: the store whose new values go into it; none: "".
         leaves_out: whether bad rows are left out of it.
-        collects: whether it has only these.
+        collects: whether it has only these, each under the name of its source and the store that left it out. A row
+            that it has no longer is there once more, with a negative position.
     """
 
     name: str
@@ -289,6 +303,15 @@ class Store:
             changed = Counter(map(key_of, entry.rows))
             counts.update(changed)
             yield tuple((key, counts[key]) for key in sorted(changed))
+
+    def letters(self, of: str) -> Counter[tuple[str, int]]:
+        """The bad rows of a store that are here, and how often."""
+        found = Counter[tuple[str, int]]()
+        for name, position in (row for entry in self.ledger for row in entry.rows):
+            spout, _, store = name.partition("@")
+            if store == of:
+                found[spout, max(position, ~position)] += 1 if position >= 0 else -1
+        return found
 
     def pass_over(self, tx: SinkTransaction) -> None:
         """Take ``tx`` for committed, without any change."""

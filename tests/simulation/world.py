@@ -242,6 +242,10 @@ class World:
         elif action is Action.RETRY:
             self.on_wish(action)
 
+    def on_letters(self) -> None:
+        """An operator releases the dead letters of all stores."""
+        self.on_wish(Action.LETTERS)
+
     def kept(self, stored: StoredRows) -> Rows:
         """The rows of a file that belong to an entry."""
         rows = self.files[stored.file]
@@ -448,7 +452,7 @@ class World:
             pause = LATE_SECONDS if self.chance.happens("pause before commit") else COMMIT_SECONDS
             self.later("lock" if store.locks else "effect", pause, None, name, group, rows, sender)
 
-    def send_together(self, process: Process, group: Group, sent: Mapping[str, Sent]) -> None:
+    def send_together(self, process: Process, groups: Mapping[str, Group], sent: Mapping[str, Sent]) -> None:
         """A commit goes to a database: to all of its stores."""
         sender: tuple[int, int] | None = (process.number, process.life)
         if self.chance.happens("commit lost"):
@@ -456,18 +460,19 @@ class World:
             sender = None
             if not self.chance.happens("commit lands late"):
                 return
-        self.later("effects", LATE_SECONDS if sender is None else COMMIT_SECONDS, None, group, sent, sender)
+        self.later("effects", LATE_SECONDS if sender is None else COMMIT_SECONDS, None, groups, sent, sender)
 
-    def on_effects(self, group: Group, sent: Mapping[str, Sent], sender: tuple[int, int] | None) -> None:
+    def on_effects(self, groups: Mapping[str, Group], sent: Mapping[str, Sent], sender: tuple[int, int] | None) -> None:
         """It lands in all of them, and in those that their new values go into, or in none."""
         before: dict[str, Store] = copied(self.stores)
+        group = next(iter(groups.values()))
         error: BaseException | None = None
         try:
             for name, rows in sent.items():
                 self._check_kept(name, sender)
-                values = self.stores[name].apply(group, rows)
+                values = self.stores[name].apply(groups[name], rows)
                 for fed in (store for store in self.stores.values() if store.fed_by == name):
-                    fed.apply(group, values)
+                    fed.apply(groups[name], values)
             self.say(f"the database has {group[-1].token}")
         except (TridentError, StoreBusyException) as refused:
             error = refused

@@ -41,7 +41,7 @@ COMMANDS = {
     "drain": "commit the batches in flight of a topology, then pause it",
     "rate": "slow a topology down until `trident resume`",
     "request": "send a request to a running topology, as `TridentQuery.execute` does in its own process",
-    "dead-letters": "show the rows that branches have left out because a row function raised",
+    "dead-letters": "show the rows that branches left out because a row function raised, or process some again",
     "try": "run other code over the rows of a parked or committed transaction, and write nothing",
     "ui": "serve the page of a topology from its history, whether it runs or not",
     "reset": "delete a topology's position, so that it starts from the beginning",
@@ -317,8 +317,17 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
 def _add_letters_options(letters: argparse.ArgumentParser) -> None:
     letters.set_defaults(module="letters")
     letters.add_argument("name", metavar="NAME", type=_text, help="the topology")
-    letters.add_argument("action", metavar="list", choices=["list"], help="list the last ones")
+    letters.add_argument(
+        "action", choices=("list", "release"), help="list the last ones. Release processes some again, in their branch"
+    )
+    letters.add_argument("txids", metavar="TXID", type=_positive, nargs="*", help="the transactions (release)")
+    letters.add_argument("--all", action="store_true", help="release the letters of all transactions")
+    letters.add_argument("--branch", metavar="NAME", type=_text, default="", help="only those of this branch (release)")
+    letters.add_argument(
+        "--reason", metavar="TEXT", default="", help="why, for those who see the transaction (release)"
+    )
     letters.add_argument("--last", metavar="N", type=_positive, default=20, help="the number of dead letters (20)")
+    _add_timeout_option(letters)
 
 
 def _add_try_options(trying: argparse.ArgumentParser) -> None:

@@ -1,33 +1,36 @@
-"""``trident dead-letters NAME list``: shows the bad rows in the table of a topology."""
+"""``trident dead-letters NAME list|release``: shows the bad rows of a topology, and lets it process them again."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from rich.console import Console
 from rich.table import Column, Table
 
+from coordinators.record.wishes import Action, Wish
 from coordinators.values.error_text import counted
 from trident_py.cli.terminal import cell, json_text
-from trident_py.cli.usage import config_of
+from trident_py.cli.tx import user_name
+from trident_py.cli.usage import UsageError, config_of
+from trident_py.cli.wish import send
+from trident_py.engine.threads.dead_letters import COLUMNS, letters_in
 from trident_py.errors import TridentError
 from trident_py.streams.dead_letters import dead_letters_place
 
-COLUMNS = ("txid", "branch", "spout", "operation", "error", "row", "count")
-
 
 def run(arguments: Namespace) -> int:
-    """Print the last dead letters of a topology.
+    """Print the last dead letters of a topology, or send the leader the command to process some.
 
     Raises:
         TridentError: it has no table of them here.
     """
+    if arguments.action == "release":
+        return _release(arguments)
+    if arguments.txids or arguments.all or arguments.branch:
+        raise UsageError("trident dead-letters NAME list takes no transaction and no branch; --last N shows more")
     place = dead_letters_place(config_of(arguments).state_dir, arguments.name)
     if not place.is_file():
         raise TridentError(
@@ -36,7 +39,7 @@ def run(arguments: Namespace) -> int:
             f"state_dir of the topology",
             topology=arguments.name,
         )
-    letters = sorted(_letters(place), key=lambda letter: (letter["txid"], letter["branch"], letter["row"]))
+    letters = sorted(letters_in(place), key=lambda letter: (letter["txid"], letter["branch"], letter["row"]))
     shown = letters[-arguments.last :]
     if arguments.json:
         print(json_text([{**letter, "row": json.loads(letter["row"])} for letter in shown], indent=2))
@@ -45,12 +48,18 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _letters(place: Path) -> Iterator[dict[str, Any]]:
-    with closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB '_*'")
-        for (table,) in tables.fetchall():
-            rows = connection.execute(f'SELECT {", ".join(COLUMNS)} FROM "{table}"')  # noqa: S608 - names of ours
-            yield from (dict(zip(COLUMNS, row, strict=True)) for row in rows)
+def _release(arguments: Namespace) -> int:
+    if bool(arguments.txids) == arguments.all:
+        raise UsageError("trident dead-letters NAME release TXID …, or trident dead-letters NAME release --all")
+    wish = Wish(
+        uuid4().hex,
+        Action.LETTERS,
+        reason=arguments.reason.strip(),
+        txids=tuple(arguments.txids),
+        branch=arguments.branch,
+        by=user_name(),
+    )
+    return send(wish, arguments)
 
 
 def _print(letters: list[dict[str, Any]], hidden: int) -> None:

@@ -107,7 +107,7 @@ def _with_rows(arguments: Namespace, coordination: Coordination, wish: Wish) -> 
 
 def _entries(coordination: Coordination, topology: str, txid: int) -> list[Parked]:
     record = coordination.describe(topology).record
-    return [each for each in record.parked.entries if each.txid == txid] if record else []
+    return [each for each in record.parked.entries if each.txid == txid and not each.letters_of] if record else []
 
 
 def _read(files: ParkedRows, entries: list[Parked]) -> Iterator[SpoutRows]:

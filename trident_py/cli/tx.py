@@ -128,7 +128,8 @@ def parked_lines(parked: Sequence[Parked]) -> Iterator[str]:
     for each in parked:
         state = "is being released" if each.released_as else "waits for its release" if each.is_wanted else "is parked"
         why = f": {each.reason}" if each.reason else ""
-        yield f"transaction {each.txid} {state}, since {clock_text(local_time(each.since), now)}, by {each.by}{why}"
+        what = f"transaction {each.txid}{f', dead letters of {each.letters_of!r},' if each.letters_of else ''}"
+        yield f"{what} {state}, since {clock_text(local_time(each.since), now)}, by {each.by}{why}"
         for spout, stored in each.stored.items():
             yield f"  {counted(stored.count, 'row')} of spout {spout!r} in {stored.file}, written on {stored.host}"
         if each.error:

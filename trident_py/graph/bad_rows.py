@@ -15,7 +15,17 @@ from trident_py.graph.graph import Engine, Node, Operation
 from trident_py.rows.schema import append, nullable
 from trident_py.worker.pipeline import RowPipeline
 
-BRANCH = "_branch"
+DEAD_LETTERS = t.StructType(
+    [
+        t.StructField("txid", t.LongType()),
+        *(t.StructField(name, t.StringType()) for name in ("branch", "spout", "operation", "error", "row")),
+        t.StructField("letters", t.LongType()),
+    ]
+)
+"""The fields of bad rows that trident_py itself keeps.
+
+``row`` is a JSON object. ``letters`` is how many equal ones there are; negative if they are kept no longer.
+"""
 
 
 @frozen
@@ -25,19 +35,21 @@ class BadRows(Operation):
     Attributes:
         spout: the fields of the rows.
         yields: whether branches with another ``on_error`` are left to that.
-        names_branch: whether there is a field for the branch.
+        as_letters: whether the fields are `DEAD_LETTERS`; otherwise they are those of the spout, and more.
     """
 
     title: str
     spout: t.StructType
     yields: bool = False
-    names_branch: bool = False
+    as_letters: bool = False
 
     collects: ClassVar[bool] = True
 
     @property
     def fields(self) -> t.StructType:
-        """The fields of the spout, then what raised."""
+        """The fields of the spout, then what raised; or those of dead letters."""
+        if self.as_letters:
+            return DEAD_LETTERS
         return append(
             t.StructType(nullable(self.spout)),
             t.StructType(
@@ -45,7 +57,6 @@ class BadRows(Operation):
                     t.StructField("_error", t.StringType()),
                     t.StructField("_operation", t.StringType()),
                     t.StructField("_txid", t.LongType()),
-                    *([t.StructField(BRANCH, t.StringType())] if self.names_branch else []),
                 ]
             ),
         )
@@ -65,7 +76,7 @@ class BadRows(Operation):
         raise AssertionError(f"{self.title} is collected, not built")
 
 
-def bad_rows_of(title: str, node: Node, *, names_branch: bool = False) -> BadRows:
+def bad_rows_of(title: str, node: Node, *, as_letters: bool = False) -> BadRows:
     """Return the operation on the stream of ``node``.
 
     Raises:
@@ -79,7 +90,7 @@ def bad_rows_of(title: str, node: Node, *, names_branch: bool = False) -> BadRow
                 f"before it, on a stream that has only map, flat_map, filter, each, peek or project behind its spout"
             )
         (before,) = before.inputs
-    return BadRows(title, source.schema, names_branch=names_branch)
+    return BadRows(title, source.schema, as_letters=as_letters)
 
 
 _UNKNOWN = t.StructType()

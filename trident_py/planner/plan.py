@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
+from trident_py.graph.bad_rows import DEAD_LETTERS
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Graph, Node, Operation, Phase, Source
 from trident_py.graph.naming import state_names, unused
@@ -113,6 +114,11 @@ class Branch:
     output: OutputPlace | None
     sieves: Mapping[str, RowFunctions] = field(factory=dict)
     collects: frozenset[str] = frozenset()
+
+    @property
+    def keeps_letters(self) -> bool:
+        """Whether it reads dead letters, which trident_py keeps."""
+        return bool(self.collects) and any(source.schema == DEAD_LETTERS for source in self.end.sources)
 
     def build(
         self,

@@ -24,6 +24,7 @@ from trident_py import (
     Stream,
     Sum,
     TridentConfig,
+    TridentError,
     TridentQuery,
     TridentTopology,
     counter,
@@ -76,8 +77,8 @@ def count(stream: Stream, tmp_path: Path, table: str = "good") -> None:
     stream.name(table).group_by("n").persistent_aggregate(state, Count(), "count")
 
 
-def counted(tmp_path: Path, table: str = "good") -> dict[int, int]:
-    return dict(select(tmp_path / f"{table}.db", f"SELECT n, count FROM {table}"))  # noqa: S608 - of this file
+def counted(tmp_path: Path, table: str = "good", file: str = "") -> dict[int, int]:
+    return dict(select(tmp_path / (file or f"{table}.db"), f"SELECT n, count FROM {table}"))  # noqa: S608 - of this file
 
 
 def test_a_bad_row_is_left_out_of_each_branch_that_raises_and_of_no_other(tmp_path: Path) -> None:
@@ -134,6 +135,64 @@ def test_bad_rows_that_nothing_reads_are_in_a_table_of_the_topology(
     assert (letter["row"], letter["branch"]) == ({"n": 0}, "good")
     assert main(["dead-letters", "other", "list", "--state-dir", str(tmp_path)]) == 1
     assert "topology 'other' has no dead letters here" in capsys.readouterr().err
+
+
+@define
+class Mended:
+    """Raises over negative numbers until a file is there, and then only over some."""
+
+    file: Path
+
+    def __call__(self, row: Any) -> tuple[int]:
+        if row.n < (-5 if self.file.exists() else 0):
+            raise ValueError("too low")
+        return (abs(row.n),)
+
+
+def lettered(tmp_path: Path) -> TridentTopology:
+    """Two branches raise over -1, -1, -3 and -9, and another one over none; all states share a database."""
+    topology = TridentTopology("mended")
+    stream = numbers(topology, 5, -1, -1, 7, -9, -3)
+    for name in ("good", "twin"):
+        checked = stream.map(Mended(tmp_path / "mended"), "n bigint").name(name)
+        checked.group_by("n").persistent_aggregate(SQLiteState(tmp_path / "db", table=name), Count(), "count")
+    sizes = stream.aggregate(Count(), "size").group_by("size")
+    sizes.persistent_aggregate(SQLiteState(tmp_path / "db", table="batches"), Count(), "batches")
+    return topology
+
+
+def letters_in(tmp_path: Path) -> list[tuple[Any, ...]]:
+    found = select(
+        tmp_path / "mended-dead-letters.db",
+        "SELECT branch, txid, row, count FROM numbers_dead_letters WHERE count > 0 ORDER BY branch, txid, row",
+    )
+    return [(branch, txid, json.loads(row)["n"], count) for branch, txid, row, count in found]
+
+
+def test_released_letters_count_once_in_their_branch_and_one_that_is_still_bad_stays(tmp_path: Path) -> None:
+    coordination = LocalCoordination()
+    run(lettered(tmp_path), tmp_path, coordination, on_bad_row="quarantine")
+    kept = [
+        (branch, txid, n, count)
+        for branch in ("good", "twin")
+        for txid, n, count in ((1, -1, 2), (2, -3, 1), (2, -9, 1))
+    ]
+    assert letters_in(tmp_path) == kept
+    with lettered(tmp_path).start(
+        TridentConfig(state_dir=tmp_path, on_bad_row="quarantine"), coordination=coordination
+    ) as query:
+        query.release_letters(1)
+        query.process_all_available(PATIENCE_SECONDS)
+        assert letters_in(tmp_path) == kept, "the function has not changed"
+        (tmp_path / "mended").touch()
+        query.release_letters(branch="good")
+        query.process_all_available(PATIENCE_SECONDS)
+        assert counted(tmp_path, "good", "db") == {1: 2, 3: 1, 5: 1, 7: 1}
+        assert counted(tmp_path, "twin", "db") == {5: 1, 7: 1}
+        assert letters_in(tmp_path) == [("good", 2, -9, 1), *kept[3:]]
+        with pytest.raises(TridentError, match="there are no such letters; nothing was changed"):
+            query.release_letters(1, branch="good")
+    assert select(tmp_path / "db", "SELECT size, batches FROM batches") == [(3, 2)]
 
 
 def test_more_bad_rows_than_allowed_are_a_poisoned_batch(tmp_path: Path) -> None:

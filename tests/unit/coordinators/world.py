@@ -23,6 +23,7 @@ from coordinators.protocol.messages import (
 )
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.store import InMemoryCoordination
+from coordinators.record.wishes import Wish
 from coordinators.takeover.takeover import recover
 from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
 from coordinators.values.batch_coordinator import BatchCoordinator
@@ -136,6 +137,9 @@ class World:
 
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         self.said.append(f"ASK {attempt}{'' if may_have_begun else ', never begun'}")
+
+    def read_letters(self, wish: Wish) -> None:
+        self.said.append(f"LETTERS {wish.id}")
 
     def try_commit(self, attempt: TransactionAttempt) -> None:
         self.said.append(f"TRY {attempt}")

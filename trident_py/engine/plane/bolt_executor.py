@@ -26,6 +26,7 @@ class TridentBoltExecutor:
         batch: as it was announced.
         branches: for each branch, the spouts that it reads.
         edges: the edge that each spout reports when it has emitted.
+        idle: the branches that don't run, because the batch is about dead letters of another one.
         emitting: the spouts that have not emitted yet.
         checkpointing: those of them whose batch is being read once, by its own job.
         waiting: the branches that wait for a job to share.
@@ -36,6 +37,7 @@ class TridentBoltExecutor:
     batch: Batch
     branches: Sequence[frozenset[str]]
     edges: Mapping[str, int]
+    idle: frozenset[int] = frozenset()
     emitting: set[str] = field(init=False)
     checkpointing: set[str] = field(factory=set, init=False)
     waiting: set[int] = field(factory=set, init=False)
@@ -104,8 +106,8 @@ class TridentBoltExecutor:
 
     @property
     def is_small(self) -> bool:
-        """Whether every emitted batch is small."""
-        return all(emitted.is_small for emitted in self._emitted.values() if emitted.edges)
+        """Whether every emitted batch is small, and every branch runs."""
+        return not self.idle and all(emitted.is_small for emitted in self._emitted.values() if emitted.edges)
 
     def reads_little(self, branch: int) -> bool:
         """Return true if every batch that ``branch`` reads is small."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product, takewhile
+from typing import TypeAlias
 
 from attrs import define, field, frozen
 
@@ -25,6 +26,7 @@ from trident_py.engine.plane.instructions import (
     InspectOutputs,
     Instruction,
     Post,
+    ReadLetters,
     Refuse,
     TryCommit,
 )
@@ -127,6 +129,12 @@ class CommitGroup:
         return self.members[-1].executor.attempt.txid
 
 
+LaneItem: TypeAlias = (
+    CommitGroup | Abort | InspectOutputs | ReadLetters | TridentBoltExecutor | ReadWanted | CloseStates
+)
+"""An item that waits in the lane; an executor is a trial."""
+
+
 @define(eq=False)
 class CommitLane:
     """A FIFO queue, in which trials let commits pass: runs one commit step, abort or read at a time.
@@ -141,20 +149,16 @@ class CommitLane:
     outputs: tuple[CommitOutput, ...]
     partial_commit_txid: int = 0
     committed_txid: int = 0
-    _queue: deque[CommitGroup | Abort | InspectOutputs | TridentBoltExecutor | ReadWanted | CloseStates] = field(
-        factory=deque, init=False
-    )
-    _current: CommitGroup | Abort | InspectOutputs | TryCommit | Answer | CloseStates | None = field(
+    _queue: deque[LaneItem] = field(factory=deque, init=False)
+    _current: CommitGroup | Abort | InspectOutputs | ReadLetters | TryCommit | Answer | CloseStates | None = field(
         default=None, init=False
     )
     # until no transaction is partially committed
-    _postponed: list[ReadWanted | TridentBoltExecutor] = field(factory=list, init=False)
+    _postponed: list[LaneItem] = field(factory=list, init=False)
     _is_closing: bool = field(default=False, init=False)
 
-    def add(
-        self, item: CommitGroup | Abort | InspectOutputs | TridentBoltExecutor | ReadWanted | CloseStates
-    ) -> Iterator[Instruction]:
-        """Enqueue ``item``, and start it if the lane is free; an executor is a trial."""
+    def add(self, item: LaneItem) -> Iterator[Instruction]:
+        """Enqueue ``item``, and start it if the lane is free."""
         if self._is_closing and isinstance(item, ReadWanted):
             yield Refuse(item.read)
             return
@@ -191,8 +195,10 @@ class CommitLane:
                 self._queue.appendleft(Abort(executor.attempt, executor.time, branch, receipt))
         yield from self._next()
 
-    def ended(self, kind: type[Abort | InspectOutputs | TryCommit | Answer | CloseStates]) -> Iterator[Instruction]:
-        """Mark the running abort, inspection, trial, read or close as finished."""
+    def ended(
+        self, kind: type[Abort | InspectOutputs | ReadLetters | TryCommit | Answer | CloseStates]
+    ) -> Iterator[Instruction]:
+        """Mark the running item, which is no commit, as finished."""
         assert isinstance(self._current, kind), our_bug(f"{kind.__name__} ended, and {self._current} is done")
         self._current = None
         yield from self._next()
@@ -237,14 +243,16 @@ class CommitLane:
             match self._queue.popleft():
                 case CommitGroup() as group:
                     yield from self._begin_step(group)
-                case (ReadWanted(whole=True) | TridentBoltExecutor()) as wanted if self.partial_commit_txid:
+                case (ReadWanted(whole=True) | TridentBoltExecutor() | ReadLetters()) as wanted if (
+                    self.partial_commit_txid
+                ):
                     self._postponed.append(wanted)
                 case TridentBoltExecutor() as trial:
                     yield from self._try(trial)
                 case ReadWanted(read):
                     self._current = Answer(read, self.committed_txid)
                     yield self._current
-                case (Abort() | InspectOutputs() | CloseStates()) as item:
+                case (Abort() | InspectOutputs() | ReadLetters() | CloseStates()) as item:
                     self._current = item
                     yield item
 
@@ -279,6 +287,7 @@ class CommitLane:
                 member.executor.time,
                 {branch: member.executor.hand_over(branch) for branch in output.branches},
                 member.executor.batch.parks,
+                member.executor.idle,
             )
             for member in group.members
         ]

@@ -10,6 +10,7 @@ from attrs import frozen
 from coordinators.protocol.messages import Message
 from coordinators.record.bad_rows import BadRow
 from coordinators.record.parking import StoredRows
+from coordinators.record.wishes import Wish
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
 from trident_py.engine.plane.work import CommitMember, Job, JobMember
@@ -24,6 +25,7 @@ class Emit:
         stores: whether its rows are only stored, and no branch reads them.
         stored: rows that were stored before, which are emitted in place of the spout; None: the spout emits.
         bad_rows, sifts: as in `Batch`.
+        branches: the branches that run, if ``stored`` are dead letters; None: each branch of the spout.
     """
 
     attempt: TransactionAttempt
@@ -34,6 +36,7 @@ class Emit:
     stored: StoredRows | None = None
     bad_rows: tuple[BadRow, ...] | None = None
     sifts: bool = False
+    branches: frozenset[int] | None = None
 
 
 @frozen
@@ -91,6 +94,13 @@ class InspectOutputs:
 
     attempt: TransactionAttempt
     may_have_begun: bool
+
+
+@frozen
+class ReadLetters:
+    """Store the rows of the dead letters that ``wish`` is about."""
+
+    wish: Wish
 
 
 @frozen
@@ -175,6 +185,7 @@ Instruction = (
     | CommitStep
     | Abort
     | InspectOutputs
+    | ReadLetters
     | TryCommit
     | Answer
     | Refuse

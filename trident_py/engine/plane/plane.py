@@ -59,6 +59,7 @@ from trident_py.engine.plane.instructions import (
     Instruction,
     KeepLeading,
     Post,
+    ReadLetters,
     RunJob,
     TryCommit,
 )
@@ -75,6 +76,8 @@ from trident_py.engine.plane.stimuli import (
     EndForced,
     JobDone,
     JobFailed,
+    LettersStored,
+    LettersWanted,
     OutputsInspected,
     OutputsWanted,
     PatienceEnded,
@@ -248,11 +251,11 @@ class DataPlane:
                 yield from self._hear_of_success(txid, spout, half)
             case Broke(cause):
                 yield Post(Broken(cause))
-            case ReadWanted() | OutputsWanted() | TrialCommitWanted():
+            case ReadWanted() | OutputsWanted() | TrialCommitWanted() | LettersWanted():
                 yield from self._want_outputs(stimulus)
             case StepCommitted() | StepFailed() | Aborted() | ReadDone() | StatesClosed():
                 yield from self._end_of_use(stimulus)
-            case OutputsInspected() | TrialCommitted() | TrialFailed():
+            case OutputsInspected() | TrialCommitted() | TrialFailed() | LettersStored():
                 yield from self._tell_of_outputs(stimulus)
             case TakenOver(torn, together):
                 outputs, committed = outputs_of(self.shape, together), stimulus.committed_txid
@@ -262,12 +265,16 @@ class DataPlane:
             case _:
                 raise TypeError(f"not a stimulus of the data plane: {stimulus!r}")
 
-    def _want_outputs(self, stimulus: ReadWanted | OutputsWanted | TrialCommitWanted) -> Iterator[Instruction]:
+    def _want_outputs(
+        self, stimulus: ReadWanted | OutputsWanted | TrialCommitWanted | LettersWanted
+    ) -> Iterator[Instruction]:
         match stimulus:
             case ReadWanted():
                 yield from self._lane.add(stimulus)
             case OutputsWanted(attempt, may_have_begun):
                 yield from self._lane.add(InspectOutputs(attempt, may_have_begun))
+            case LettersWanted(wish):
+                yield from self._lane.add(ReadLetters(wish))
             case TrialCommitWanted(attempt) if attempt in self._executors:
                 yield from self._lane.add(self._executors[attempt])
 
@@ -290,15 +297,22 @@ class DataPlane:
                 yield from self._lane.ended(CloseStates)
         self.is_held = self.is_held and bool(self._lane.unfenced)
 
-    def _tell_of_outputs(self, stimulus: OutputsInspected | TrialCommitted | TrialFailed) -> Iterator[Instruction]:
+    def _tell_of_outputs(
+        self, stimulus: OutputsInspected | TrialCommitted | TrialFailed | LettersStored
+    ) -> Iterator[Instruction]:
         match stimulus:
             case OutputsInspected(txid, refusal):
                 yield Post(OutputsAnswered(txid, refusal))
+                yield from self._lane.ended(InspectOutputs)
+            case LettersStored(answer):
+                yield Post(answer)
+                yield from self._lane.ended(ReadLetters)
             case TrialCommitted(attempt, untried):
                 yield Post(TrialPassed(attempt, untried))
+                yield from self._lane.ended(TryCommit)
             case TrialFailed(attempt, why):
                 yield Post(Failed(attempt, why.cause, why.kind, state=why.state))
-        yield from self._lane.ended(InspectOutputs if isinstance(stimulus, OutputsInspected) else TryCommit)
+                yield from self._lane.ended(TryCommit)
 
     def _commit(self, group: Mapping[TransactionAttempt, Sequence[int]]) -> Iterator[Instruction]:
         members = [GroupMember(self._executors[attempt], edges) for attempt, edges in group.items()]
@@ -310,17 +324,19 @@ class DataPlane:
     def _announce(self, batch: Batch) -> Iterator[Instruction]:
         edges = dict(zip([spout.name for spout in self.shape.spouts], batch.edges, strict=True))
         branches = [branch.spouts for branch in self.shape.branches]
-        executor = self._executors[batch.attempt] = TridentBoltExecutor(batch, branches, edges)
-        if executor.is_empty:
-            for branch in range(len(branches)):
-                executor.prepare(branch, None)
+        running = self.shape.about(batch.letters_of) if batch.letters_of else None
+        idle = frozenset[int]() if running is None else frozenset(range(len(branches))) - running
+        executor = self._executors[batch.attempt] = TridentBoltExecutor(batch, branches, edges, idle)
+        for branch in range(len(branches)) if executor.is_empty else idle:
+            executor.prepare(branch, None)
         if not executor.emitting:
             yield from (Post(Acked(batch.attempt, StreamId.BATCH, edge)) for edge in batch.edges)
             return
         for spout in edges:
             number = batch.number if spout in batch.metadata else None  # a spout may be newer than what is released
             metadata, stored = batch.metadata.get(spout), batch.stored.get(spout)
-            yield Emit(batch.attempt, number, spout, metadata, batch.stores, stored, batch.bad_rows, batch.sifts)
+            fixed, sifts = batch.bad_rows, batch.sifts
+            yield Emit(batch.attempt, number, spout, metadata, batch.stores, stored, fixed, sifts, running)
 
     def _take_emission(self, stimulus: Emitted | EmitFailed | CheckpointBegun) -> Iterator[Instruction]:
         executor, spout = self._executors[stimulus.attempt], stimulus.spout

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,8 +16,9 @@ from coordinators.protocol.messages import Message
 from coordinators.record.bad_rows import BadRow
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import CountsByNode, EmittedBatch
-from trident_py.graph.bad_rows import BRANCH
-from trident_py.rows.schema import arrow_schema, nullable
+from trident_py.graph.bad_rows import DEAD_LETTERS
+from trident_py.rows.row import codec_of, rows_of
+from trident_py.rows.schema import arrow_schema, arrow_table, nullable
 from trident_py.worker.sieve import BAD, ERROR, OPERATION, TRIED, Quarantine, Raised, hashes, too_many
 
 TEXT_CHARS_MAX = 100_000
@@ -90,12 +93,11 @@ def bad_rows(branch: str, spout: str, found: Sifted, source: StructType) -> tupl
 def collected(
     found: Sequence[tuple[Sequence[BadRow], Sifted]], attempt: TransactionAttempt, fields: StructType
 ) -> EmittedBatch:
-    """Return the bad rows of some branches as a batch with the fields of `BadRows`.
+    """Return the bad rows of some branches as a batch with the fields of `BadRows`, which are not dead letters.
 
-    If it has no field for the branch, a row that the same operation refuses in several branches is there once.
+    A row that the same operation refuses in several branches is there once.
     """
     schema = arrow_schema(fields)
-    names_branch = BRANCH in schema.names
     tables = [schema.empty_table()]
     taken = Counter[tuple[int, str]]()
     for rows, each in found:
@@ -104,19 +106,61 @@ def collected(
         for place, row in enumerate(rows):
             key = row.hash, row.operation
             mine[key] += 1
-            if names_branch or mine[key] > taken[key]:
+            if mine[key] > taken[key]:
                 kept.append(place)
         taken |= mine
-        tables.append(
-            _letters([rows[place] for place in kept], each.bad.take(pa.array(kept, pa.int64())), attempt, schema)
-        )
+        texts = ([rows[place].error for place in kept], [rows[place].operation for place in kept])
+        values = each.bad.take(pa.array(kept, pa.int64())).drop_columns([OPERATION, ERROR]).columns
+        told = [*(pa.array(text, pa.string()) for text in texts), pa.array([attempt.txid] * len(kept), pa.int64())]
+        tables.append(pa.Table.from_arrays([*values, *told], names=schema.names).cast(schema))
     return EmittedBatch(fields, (pa.concat_tables(tables),), is_sifted=True)
 
 
-def _letters(rows: Sequence[BadRow], bad: pa.Table, attempt: TransactionAttempt, schema: pa.Schema) -> pa.Table:
-    texts = [[row.error for row in rows], [row.operation for row in rows]]
-    branches = [[row.branch for row in rows]] if BRANCH in schema.names else []
-    error, operation, *branch = (pa.array(each, pa.string()) for each in [*texts, *branches])
-    txids = pa.array([attempt.txid] * len(rows), pa.int64())
-    values = bad.drop_columns([OPERATION, ERROR]).columns
-    return pa.Table.from_arrays([*values, error, operation, txids, *branch], names=schema.names).cast(schema)
+def collected_letters(
+    found: Sequence[tuple[Sequence[BadRow], Sifted]],
+    attempt: TransactionAttempt,
+    source: StructType,
+    released: pa.Table | None,
+) -> EmittedBatch:
+    """Return the bad rows of some branches as a batch of `DEAD_LETTERS`.
+
+    Args:
+        found: the bad rows of each branch.
+        attempt: that leaves them out.
+        source: the fields of the spout.
+        released: the letters that are rows of this attempt: they are kept no longer, unless they are bad once more.
+    """
+    to_json, _ = codec_of(source)
+    schema = arrow_schema(DEAD_LETTERS)
+    first = defaultdict[str, list[int]](list)  # the transaction that left a row out first
+    for letter in [] if released is None else released.to_pylist():
+        first[letter["row"]] += [letter["txid"]] * letter["letters"]
+    letters: list[tuple[Any, ...]] = []
+    for rows, each in found:
+        for bad, row in zip(rows, rows_of(each.bad.drop_columns([OPERATION, ERROR])), strict=True):
+            text = json.dumps(dict(zip(source.names, to_json(row), strict=True)), ensure_ascii=False)
+            txid = first[text].pop() if first.get(text) else attempt.txid
+            letters.append((txid, bad.branch, bad.spout, bad.operation, bad.error, text, 1))
+    columns = zip(*letters, strict=True) if letters else [()] * len(schema)
+    table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    if released is not None:
+        place = schema.names.index("letters")
+        negative = released.cast(schema).set_column(place, schema.field(place), pc.negate(released.column("letters")))
+        table = pa.concat_tables([table, negative])
+    return EmittedBatch(DEAD_LETTERS, (table,), is_sifted=True)
+
+
+def rows_of_letters(letters: pa.Table, source: StructType) -> pa.Table:
+    """Return the rows of dead letters as a spout with these fields emits them; equal ones as often as they count.
+
+    Raises:
+        KeyError, TypeError, ValueError: a row has other fields.
+    """
+    _, from_json = codec_of(source)
+    rows: list[tuple[Any, ...]] = []
+    for text, times in zip(letters.column("row").to_pylist(), letters.column("letters").to_pylist(), strict=True):
+        values = json.loads(text)
+        if values.keys() != set(source.names):
+            raise ValueError(f"a row has the fields {', '.join(values)}, and the spout {', '.join(source.names)}")
+        rows += [from_json([values[name] for name in source.names])] * times
+    return arrow_table(rows, source)

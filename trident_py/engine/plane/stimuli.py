@@ -8,7 +8,8 @@ from typing import Any
 from attrs import field, frozen
 
 from coordinators.driver.batch_streams import Batch
-from coordinators.protocol.messages import Diagnosis, Message
+from coordinators.protocol.messages import Diagnosis, LettersRead, Message
+from coordinators.record.wishes import Wish
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import CommitCounts, CountsByNode
 from trident_py.engine.plane.work import Half, Job, Processed
@@ -54,6 +55,13 @@ class OutputsWanted:
 
     attempt: TransactionAttempt
     may_have_begun: bool
+
+
+@frozen
+class LettersWanted:
+    """The driver wants the dead letters that ``wish`` is about."""
+
+    wish: Wish
 
 
 @frozen
@@ -207,6 +215,13 @@ class OutputsInspected:
 
 
 @frozen
+class LettersStored:
+    """The rows of dead letters are stored, or can't be."""
+
+    answer: LettersRead
+
+
+@frozen
 class ReadWanted:
     """A reader wants to read the states.
 
@@ -257,6 +272,7 @@ Stimulus = (
     TakenOver
     | BatchAnnounced
     | CommitAnnounced
+    | LettersWanted
     | OutputsWanted
     | TrialCommitWanted
     | SuccessAnnounced
@@ -274,6 +290,7 @@ Stimulus = (
     | Aborted
     | TrialCommitted
     | TrialFailed
+    | LettersStored
     | OutputsInspected
     | ReadWanted
     | ReadDone

@@ -39,12 +39,14 @@ class BranchShape:
         name: of the output, for messages.
         spouts: the spouts that it reads.
         is_shareable: whether small batches of several attempts may run through it in one job.
+        collects: the branches whose bad rows it reads.
         capabilities: of its output.
     """
 
     name: str
     spouts: frozenset[str]
     is_shareable: bool = False
+    collects: frozenset[str] = frozenset()
     capabilities: Capabilities = COMMITTING
 
 
@@ -54,6 +56,10 @@ class TopologyShape:
 
     spouts: tuple[SpoutShape, ...]
     branches: tuple[BranchShape, ...]
+
+    def about(self, branch: str) -> frozenset[int]:
+        """Return the numbers of ``branch`` and of the branches that read its bad rows."""
+        return frozenset(n for n, each in enumerate(self.branches) if branch in {each.name, *each.collects})
 
 
 class Half(Enum):
@@ -129,7 +135,8 @@ class CommitMember:
     Attributes:
         number: for spouts that take part in commits; None: they are not called. As ``commits`` of `Batch`.
         receipts: the work that the output of each branch has prepared; none for a committer spout.
-        parks: as in `BatchAnnounced`.
+        parks: as in `Batch`.
+        idle: the branches whose output changes nothing in any attempt, although the transaction isn't parked.
     """
 
     attempt: TransactionAttempt
@@ -137,3 +144,4 @@ class CommitMember:
     time: int
     receipts: Mapping[int, Any] = field(factory=dict)
     parks: int | None = None
+    idle: frozenset[int] = frozenset()

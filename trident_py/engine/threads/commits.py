@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attrs import define, evolve, field
 
-from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.attempt import FIRST_ATTEMPT_ID, TransactionAttempt
 from coordinators.values.error_text import error_text, quoted
 from trident_py.engine.plane.emitted import CommitCounts
 from trident_py.engine.plane.instructions import Abort, CommitStep, InspectOutputs, TryCommit
@@ -115,20 +115,19 @@ class Commits:
     def _committing(self, step: CommitStep) -> Iterator[str]:
         """Commit; yield the name of each output before it commits, and finally the names of all, before COMMIT."""
         group = [
-            (
-                evolve(self.transaction(member.attempt, member.time), group_first=step.group_first, parks=member.parks),
-                member.receipts,
-            )
+            evolve(self.transaction(member.attempt, member.time), group_first=step.group_first)
             for member in step.members
         ]
-        (last, _), is_parked = group[-1], step.members[-1].parks is not None
-        with self.transactions.committing(step.branches, last):
+        with self.transactions.committing(step.branches, group[-1]):
             for branch in step.branches:
-                yield self.participants[branch].name
-                if is_parked:
-                    self.participants[branch].park(last)
+                participant, last = self.participants[branch], step.members[-1]
+                parks = FIRST_ATTEMPT_ID if branch in last.idle else last.parks
+                yield participant.name
+                if parks is None:
+                    receipts = [member.receipts[branch] for member in step.members]
+                    participant.commit_group([*zip(group, receipts, strict=True)])
                 else:
-                    self.participants[branch].commit_group([(tx, receipts[branch]) for tx, receipts in group])
+                    participant.park(evolve(group[-1], parks=parks))
             yield " and ".join(self.participants[branch].name for branch in step.branches)
 
     def ensure_leading_now(self) -> None:

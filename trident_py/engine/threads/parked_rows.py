@@ -15,7 +15,6 @@ from attrs import frozen
 
 from coordinators.record.parking import StoredRows
 from coordinators.record.store import TopologyIdentity
-from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.config import TridentConfig
 from trident_py.sinks.files.local_path import make_directory, sync
 
@@ -47,12 +46,11 @@ class ParkedRows:
         directory = (config.parked_dir or config.state_dir) / f"{topology.name}-parked"
         return cls(topology.name, topology.uuid, directory)
 
-    def store(self, attempt: TransactionAttempt, spout: str, rows: pa.Table) -> StoredRows:
-        """Write the rows that ``spout`` emitted in ``attempt`` to the disk."""
+    def store(self, title: str, spout: str, rows: pa.Table) -> StoredRows:
+        """Write rows of ``spout`` to the disk; ``title`` becomes a part of the name."""
         make_directory(self.directory)
         readable = re.sub(r"[^A-Za-z0-9-]+", "-", spout)
-        tried = str(attempt).replace(":", "-")
-        name = f"{self.owner}-{tried}-{readable}-{secrets.token_hex(4)}{SUFFIX}"
+        name = f"{self.owner}-{title.replace(':', '-')}-{readable}-{secrets.token_hex(4)}{SUFFIX}"
         path = self.directory / name
         with path.open("xb") as file, pa.ipc.new_file(file, rows.schema) as writer:
             writer.write_table(rows)

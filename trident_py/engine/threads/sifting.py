@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Self
 
+import pyarrow as pa
 from attrs import field, frozen
 from pyspark.sql.types import StructType
 
@@ -13,9 +14,10 @@ from coordinators.protocol.messages import BadRowsFound, Message
 from coordinators.record.bad_rows import BadRow
 from trident_py.engine.plane.emitted import CountsByNode, EmittedBatch
 from trident_py.engine.plane.instructions import Emit
-from trident_py.engine.plane.sifting import Sifted, bad_rows, collected
+from trident_py.engine.plane.sifting import Sifted, bad_rows, collected, collected_letters
 from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.errors import TopologyError
+from trident_py.graph.bad_rows import DEAD_LETTERS
 from trident_py.interfaces.config import BAD_ROWS_MAX
 from trident_py.planner.plan import Branch
 from trident_py.worker.counters import NodeCounts
@@ -69,41 +71,49 @@ class Sifting:
         collecting = {number: branch for number, branch in read if branch.collects & names}
         return cls(spout=spout, sifting=sifting, collecting=collecting, bad_rows_max=bad_rows_max)
 
-    def run(self, jobs: Jobs, emit: Emit, batch: EmittedBatch, *, is_exact: bool) -> SiftedBatch:
+    def run(
+        self, jobs: Jobs, emit: Emit, batch: EmittedBatch, *, is_exact: bool, released: pa.Table | None = None
+    ) -> SiftedBatch:
         """Return the input of these branches, for a batch that can be read again.
 
-        If it `is_due`, a job runs; otherwise there are no bad rows.
+        If it `is_due`, a job runs; otherwise there are no bad rows. ``released`` are dead letters: the rows are theirs.
 
         Raises:
             TaskFailed: there are too many bad rows, or other ones than those that are fixed.
         """
-        found: dict[int, Sifted] = {}
-        sifting = self.sifting if self.is_due(emit, is_exact=is_exact) else {}
-        bad: dict[str, tuple[BadRow, ...]] = {}
-        told: list[Message] = []
+        is_due = self.is_due(emit, is_exact=is_exact)
+        found: dict[str, tuple[tuple[BadRow, ...], Sifted]] = {}
+        inputs: dict[int, EmittedBatch] = {}
+        for number, branch in self.sifting.items():
+            if is_due and _runs(number, emit):
+                quarantine = self._quarantine(branch, emit, is_exact=is_exact)
+                sift = jobs.sift(emit, batch, number, quarantine)
+                found[branch.name] = bad_rows(branch.name, self.spout, sift, quarantine.pipeline.source), sift
+                inputs[number] = sift.good
+        for number, branch in self.collecting.items():
+            if _runs(number, emit):
+                collected = [found[name] for name in sorted(branch.collects & found.keys())]
+                inputs[number] = self._collected(branch, collected, emit, batch.schema, released)
+        return self._told(emit, found, inputs)
+
+    def _told(
+        self,
+        emit: Emit,
+        found: Mapping[str, tuple[tuple[BadRow, ...], Sifted]],
+        inputs: Mapping[int, EmittedBatch],
+    ) -> SiftedBatch:
         counts: dict[str, NodeCounts] = {}
-        for number, branch in sifting.items():
-            quarantine = self._quarantine(branch, emit, is_exact=is_exact)
-            found[number] = jobs.sift(emit, batch, number, quarantine)
-            bad[branch.name] = bad_rows(branch.name, self.spout, found[number], quarantine.pipeline.source)
-            if rows := bad[branch.name]:
-                counts[f"bad rows of {branch.name} from {self.spout}"] = NodeCounts({COUNTER: len(rows)})
-            told += found[number].told
-            for node, counted in found[number].counts.items():
+        for name, (rows, sift) in found.items():
+            if rows:
+                counts[f"bad rows of {name} from {self.spout}"] = NodeCounts({COUNTER: len(rows)})
+            for node, counted in sift.counts.items():
                 counts[node] = _most(counts.get(node, counted), counted)
-        by_name = {sifting[number].name: each for number, each in found.items()}
-        letters = {
-            number: collected(
-                [(bad[name], by_name[name]) for name in sorted(branch.collects & by_name.keys())],
-                emit.attempt,
-                self._fields(branch),
-            )
-            for number, branch in self.collecting.items()
-        }
+        told = [message for _, sift in found.values() for message in sift.told]
+        bad = tuple(chain.from_iterable(rows for rows, _ in found.values()))
         return SiftedBatch(
-            inputs={**{number: each.good for number, each in found.items()}, **letters},
-            rows=max((each.tried for each in found.values()), default=0),
-            told=[*told, BadRowsFound(emit.attempt, every)] if (every := tuple(chain(*bad.values()))) else told,
+            inputs=inputs,
+            rows=max((sift.tried for _, sift in found.values()), default=0),
+            told=[*told, BadRowsFound(emit.attempt, bad)] if bad else told,
             counts=counts,
         )
 
@@ -144,8 +154,22 @@ class Sifting:
             return Quarantine(pipeline=pipeline, fixed=None, most=BAD_ROWS_MAX, share=self.bad_rows_max)
         return Quarantine(pipeline=pipeline, fixed=None, most=int(self.bad_rows_max))
 
-    def _fields(self, branch: Branch) -> StructType:
-        return next(source.schema for source in branch.end.sources if source.tx_id == self.spout)
+    def _collected(
+        self,
+        branch: Branch,
+        found: Sequence[tuple[Sequence[BadRow], Sifted]],
+        emit: Emit,
+        source: StructType,
+        released: pa.Table | None,
+    ) -> EmittedBatch:
+        fields = next(source.schema for source in branch.end.sources if source.tx_id == self.spout)
+        if fields == DEAD_LETTERS:
+            return collected_letters(found, emit.attempt, source, released)
+        return collected(found, emit.attempt, fields)
+
+
+def _runs(branch: int, emit: Emit) -> bool:
+    return emit.branches is None or branch in emit.branches
 
 
 def _most(one: NodeCounts, other: NodeCounts) -> NodeCounts:

@@ -14,6 +14,7 @@ from coordinators.batches.spout_coordinator import Ask
 from coordinators.driver.batch_streams import Batch
 from coordinators.protocol.messages import Message, Reported
 from coordinators.protocol.protocol import StreamId
+from coordinators.record.wishes import Wish
 from coordinators.status.listener import Counts
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.shutdown import Shutdown
@@ -25,6 +26,7 @@ from trident_py.engine.plane.stimuli import (
     Closing,
     CommitAnnounced,
     EndForced,
+    LettersWanted,
     OutputsWanted,
     PatienceEnded,
     Stimulus,
@@ -80,6 +82,9 @@ class TopologyStreams:
 
     def ask_outputs(self, attempt: TransactionAttempt, *, may_have_begun: bool) -> None:
         self._announce(OutputsWanted(attempt, may_have_begun))
+
+    def read_letters(self, wish: Wish) -> None:
+        self._announce(LettersWanted(wish))
 
     def try_commit(self, attempt: TransactionAttempt) -> None:
         self._announce(TrialCommitWanted(attempt))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import pyarrow as pa
 from attrs import define, evolve, field
 
 from coordinators.batches.spout_coordinator import Ask
@@ -34,10 +35,12 @@ from trident_py.engine.plane.instructions import (
     Emit,
     InspectOutputs,
     Instruction,
+    ReadLetters,
     Refuse,
     RunJob,
     TryCommit,
 )
+from trident_py.engine.plane.sifting import rows_of_letters
 from trident_py.engine.plane.stimuli import (
     Broke,
     CheckpointBegun,
@@ -45,6 +48,7 @@ from trident_py.engine.plane.stimuli import (
     Emitted,
     JobDone,
     JobFailed,
+    LettersStored,
     ReadDone,
     SiftedInput,
     SpoutClosed,
@@ -56,6 +60,7 @@ from trident_py.engine.plane.work import CommitMember, Half, Job, JobMember
 from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.engine.ports.reads import Read, StateReads
 from trident_py.engine.threads.commits import Commits
+from trident_py.engine.threads.dead_letters import DeadLetterTable
 from trident_py.engine.threads.parked_rows import ParkedRows
 from trident_py.engine.threads.sifting import NOTHING_SIFTED, SiftedBatch, Sifting
 from trident_py.engine.threads.threads import SpoutThreads, Threads, ThreadWork
@@ -146,21 +151,30 @@ class SpoutEmission:
         if number is None:  # the spout is not called for an empty transaction
             return self._sifted(EmittedBatch(executor.schema), (), report)
         if self.emit.stored is not None:
-            rows = self.parked.read(self.spout.tx_id, self.emit.stored)
-            batch = EmittedBatch(executor.schema, (rows.cast(arrow_schema(executor.schema)),))
-            return self._sifted(batch, (), report)
+            return self._released(self.parked.read(self.spout.tx_id, self.emit.stored), report)
         batch = self._settled(executor.emit_batch(attempt, number, self.emit.metadata), report)
         resolved: list[Message] = [*executor.resolve_offsets(attempt, number, batch.reported)]
         if self.emit.stores:
             rows = self.jobs.rows_of(self.emit, batch).cast(arrow_schema(executor.schema))
-            stored = self.parked.store(attempt, self.spout.tx_id, rows)
+            stored = self.parked.store(str(attempt), self.spout.tx_id, rows)
             resolved.append(RowsStored(attempt, self.spout.tx_id, stored))
             if attempt.is_trial and self.spout.coordinator.exact:
                 resolved.append(Fingerprinted(attempt, self.spout.tx_id, hash_rows(rows)))
         return self._sifted(batch, resolved, report)
 
+    def _released(self, rows: pa.Table, report: Callable[[Stimulus], object]) -> Emitted:
+        """Emit rows that are stored, or those of dead letters that are."""
+        schema = self.spout.executor.schema
+        letters = None if self.emit.branches is None else rows
+        given = rows if letters is None else rows_of_letters(letters, schema)
+        return self._sifted(EmittedBatch(schema, (given.cast(arrow_schema(schema)),)), (), report, letters)
+
     def _sifted(
-        self, batch: EmittedBatch, resolved: Sequence[Message], report: Callable[[Stimulus], object]
+        self,
+        batch: EmittedBatch,
+        resolved: Sequence[Message],
+        report: Callable[[Stimulus], object],
+        released: pa.Table | None = None,
     ) -> Emitted:
         emit, exact = self.emit, self.spout.coordinator.exact
         if exact and emit.bad_rows:
@@ -170,7 +184,7 @@ class SpoutEmission:
         if self.sifting.is_due(emit, is_exact=exact):
             report(CheckpointBegun(emit.attempt, self.spout.tx_id))
             self.running.enter_spark()
-        sift = self.sifting.run(self.jobs, emit, batch, is_exact=exact)
+        sift = self.sifting.run(self.jobs, emit, batch, is_exact=exact, released=released)
         return self._as_emitted(evolve(batch, counts={**batch.counts, **sift.counts}), [*resolved, *sift.told], sift)
 
     def _as_emitted(
@@ -220,6 +234,7 @@ class Workers:
         commits: the work on the commit thread.
         reads: the reads of states on the commit thread.
         parked: the files with the rows of parked transactions.
+        letters: the table of dead letters.
         jobs: the work on job threads. An emitter's thread uses it to checkpoint a batch, if a second read might differ,
             or if only reading determines the batch.
         diagnose: returns the meaning of an exception.
@@ -236,6 +251,7 @@ class Workers:
     commits: Commits
     reads: StateReads
     parked: ParkedRows
+    letters: DeadLetterTable
     jobs: Jobs
     diagnose: Diagnose
     draw_edge: Callable[[], int]
@@ -338,11 +354,11 @@ class Workers:
 
     def _emit(self, emit: Emit) -> None:
         threads = self._spout(emit.spout)
-        readers = [number for number, reads in enumerate(self.branches) if emit.spout in reads]
+        readers = [n for n, reads in enumerate(self.branches) if emit.spout in reads and not emit.stores]
         emission = SpoutEmission(
             emit=emit,
             spout=threads,
-            readers=[] if emit.stores else readers,
+            readers=[each for each in readers if emit.branches is None or each in emit.branches],
             is_reread=emit.spout in self.rereads,
             sifting=self.sifting[emit.spout],
             jobs=self.jobs,
@@ -399,6 +415,8 @@ class Workers:
                 return f"{self._output(instruction.branch)} discards its work for {instruction.attempt}"
             case InspectOutputs():
                 return f"the outputs are asked whether they can leave {instruction.attempt} out"
+            case ReadLetters():
+                return "dead letters are read"
             case TryCommit():
                 return f"the outputs try {instruction.attempt}, and commits wait for it"
             case Answer():
@@ -469,6 +487,8 @@ class Workers:
                 self._report(self.commits.abort(instruction))
             case InspectOutputs():
                 self._report(self.commits.inspect(instruction))
+            case ReadLetters(wish):
+                self._report(LettersStored(self.letters.answer(wish)))
             case TryCommit():
                 self._report(self.commits.try_commit(instruction))
             case Answer(Read() as read, txid):

@@ -61,6 +61,7 @@ def participant_of(branch: Branch, context: ParticipantContext) -> Participant:
 def shape_of(
     spouts: Mapping[str, TridentSpoutExecutor],
     branches: Sequence[frozenset[str]],
+    collects: Sequence[frozenset[str]],
     participants: Sequence[Participant],
     shareable: Collection[int],
 ) -> TopologyShape:
@@ -69,6 +70,7 @@ def shape_of(
     Args:
         spouts: the emitters, by spout.
         branches: for each branch, the spouts that it reads.
+        collects: for each branch, those whose bad rows it reads.
         participants: their outputs.
         shareable: the branches that may share jobs.
     """
@@ -79,6 +81,7 @@ def shape_of(
                 name=participant.name,
                 spouts=reads,
                 is_shareable=number in shareable,
+                collects=collects[number],
                 capabilities=participant.capabilities,
             )
             for number, (reads, participant) in enumerate(zip(branches, participants, strict=True))
@@ -184,6 +187,7 @@ def settings_of(
         store_patience=config.store_patience,
         stored_spouts=frozenset(each.tx_id for each in plan.spouts if not gives_again(each.spout)),
         parks_poison=config.on_poison == "park",
+        lettered=frozenset(name for branch in plan.branches if branch.keeps_letters for name in branch.collects),
         windows=frozenset(_with_windows(plan, participants)),
         park_max=config.park_max,
     )

@@ -75,6 +75,23 @@ def test_each_wish_is_waited_for_and_told(coordination: LocalCoordination, capsy
     assert told(capsys, "resume", "wordcount") == "topology 'wordcount' continues, without limits"
 
 
+def test_dead_letters_are_wished_by_transaction_and_branch(
+    coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leader = Leader(coordination)
+    leader.serve()
+    one = told(capsys, "dead-letters", "wordcount", "release", "17", "--branch", "total", "--reason", "mended")
+    assert one == (
+        "topology 'wordcount' processes the dead letters of 'total' from transaction 17 again, "
+        "those of each branch as a new transaction"
+    )
+    every = told(capsys, "dead-letters", "wordcount", "release", "--all")
+    assert every.startswith("topology 'wordcount' processes the dead letters again")
+    for words in (["release"], ["release", "1", "--all"], ["list", "1"], ["list", "--branch", "total"]):
+        assert main(["dead-letters", "wordcount", *words]) == 2
+        assert "trident dead-letters NAME" in capsys.readouterr().err
+
+
 def test_a_drain_is_waited_for_until_it_is_done(
     coordination: LocalCoordination, capsys: pytest.CaptureFixture[str]
 ) -> None:

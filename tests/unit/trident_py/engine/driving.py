@@ -29,6 +29,7 @@ from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.reads import StateReads, States
 from trident_py.engine.threads.commits import Commits
+from trident_py.engine.threads.dead_letters import DeadLetterTable
 from trident_py.engine.threads.parked_rows import ParkedRows
 from trident_py.engine.threads.sifting import Sifting
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
@@ -186,6 +187,7 @@ def driven(
         return diagnosed(error, place, doing, lambda: Life.ALIVE)
 
     made: list[Driven] = []
+    parked = ParkedRows("t", "1234", Path("parked"))
     workers = Workers(
         topology="t",
         spouts=spouts,
@@ -204,7 +206,8 @@ def driven(
             thread=reads.thread,
         ),
         reads=reads,
-        parked=ParkedRows("t", "1234", Path("parked")),
+        parked=parked,
+        letters=DeadLetterTable(Path("letters.db"), parked, {}),
         jobs=Making(process),
         diagnose=diagnose,
         draw_edge=lambda: 1,
@@ -213,7 +216,7 @@ def driven(
     )
     streams = TopologyStreams(
         topology="t",
-        plane=DataPlane(shape=shape_of(executors, branches, participants, shareable)),
+        plane=DataPlane(shape=shape_of(executors, branches, [frozenset()] * len(branches), participants, shareable)),
         workers=workers,
         post=lambda message: made[0].post(message),
         shutdown=shutdown or Shutdown(patience=WITHIN_SECONDS),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from typing import Any
 
 from tests.unit.trident_py.planner.test_quarantine import branches, end
 from tests.unit.trident_py.worker.test_sieve import numbers, positive
 from trident_py import Stream, TridentConfig, TridentTopology
-from trident_py.rows.row import row_class
-from trident_py.rows.schema import schema_of
-from trident_py.streams.dead_letters import DeadLetter, with_dead_letters
+from trident_py.streams.dead_letters import with_dead_letters
 
 
 def kept(stream: Stream, **settings: Any) -> dict[str, frozenset[str]]:
@@ -44,12 +41,3 @@ def test_a_policy_leaves_branches_with_an_on_error_to_that() -> None:
     end(checked.on_error(), "bad")
     end(stream.map(positive, "n bigint"), "b")
     assert kept(stream, on_bad_row="quarantine") == {"bad": {"a"}, "numbers-dead-letters": {"b"}}
-
-
-def test_a_dead_letter_has_the_row_as_json() -> None:
-    fields = schema_of("n bigint, at timestamp, tags array<string>")
-    row = row_class(("n", "at", "tags", "_error", "_operation", "_txid", "_branch"))._make(
-        (1, datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), ["ä"], "no", "map(f)", 7, "log")
-    )
-    json = '{"n": 1, "at": "2026-01-02T00:00:00+00:00", "tags": ["ä"]}'
-    assert DeadLetter("s", fields)(row) == (7, "log", "s", "map(f)", "no", json)

@@ -17,11 +17,14 @@ from coordinators.protocol.messages import (
     Diagnosis,
     Failed,
     FailureKind,
+    LettersRead,
     OutputsAnswered,
     SuccessDelivered,
     TrialPassed,
 )
 from coordinators.protocol.protocol import StreamId
+from coordinators.record.parking import StoredRows
+from coordinators.record.wishes import Action, Wish
 from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.commit_lane import CommitGroup, CommitLane, outputs_of
@@ -40,6 +43,7 @@ from trident_py.engine.plane.instructions import (
     Instruction,
     KeepLeading,
     Post,
+    ReadLetters,
     Refuse,
     RunJob,
     TryCommit,
@@ -56,6 +60,8 @@ from trident_py.engine.plane.stimuli import (
     EndForced,
     JobDone,
     JobFailed,
+    LettersStored,
+    LettersWanted,
     OutputsInspected,
     OutputsWanted,
     PatienceEnded,
@@ -1047,6 +1053,63 @@ def test_an_attempt_that_only_stores_rows_emits_and_runs_no_branch() -> None:
     (step,) = plane.handle(CommitAnnounced({attempt: [21, 22]}))
     assert isinstance(step, CommitStep)
     assert [(each.attempt, each.parks, each.receipts) for each in step.members] == [(attempt, 3, {0: None})]
+
+
+LETTERED = TopologyShape(
+    spouts=(SpoutShape(name="lines"), SpoutShape(name="newer")),
+    branches=(
+        BranchShape(name="a", spouts=frozenset({"lines"}), is_shareable=True),
+        BranchShape(name="b", spouts=frozenset({"lines"})),
+        BranchShape(name="letters", spouts=frozenset({"lines"}), collects=frozenset({"a", "b"})),
+    ),
+)
+
+
+def test_dead_letters_run_through_their_branch_and_the_one_that_keeps_them_and_commit_alone() -> None:
+    plane, attempt, later = DataPlane(shape=LETTERED), TransactionAttempt(5, 0), TransactionAttempt(6, 0)
+    stored = StoredRows(file="f", host="h", bytes=1, hash="x", rows=1)
+    batch = Batch(attempt=attempt, number=0, metadata={"lines": None}, time=7, edges=[11, 12], letters_of="a")
+    said = plane.handle(BatchAnnounced(evolve(batch, stored={"lines": stored})))
+    running = frozenset({0, 2})
+    assert said == [
+        Emit(attempt, 0, "lines", None, stored=stored, branches=running),
+        Emit(attempt, None, "newer", None, branches=running),
+    ]
+    plane.handle(BatchAnnounced(evolve(empty(later), parks=None, number=1, metadata={"lines": 1})))
+    for each, branches in ((attempt, (0, 2)), (later, (0, 1, 2))):
+        plane.handle(Emitted(attempt=each, spout="newer", batch=None, rows=0, is_small=True, edges={}))
+        given = Emitted(attempt=each, spout="lines", batch=[1], rows=1, is_small=True, edges=dict.fromkeys(branches, 9))
+        for job in [each.job for each in plane.handle(given) if isinstance(each, RunJob)]:
+            assert job.branch in branches
+            plane.handle(JobDone(job, [Processed(f"{each} {job.branch}") for each in job.attempts]))
+    (step,) = plane.handle(CommitAnnounced({attempt: [21, 22, 23], later: [31, 32, 33]}))
+    for branch in range(3):
+        assert isinstance(step, CommitStep)
+        (member,) = step.members
+        assert (member.attempt, step.branches, [*member.idle]) == (attempt, (branch,), [1])
+        step = plane.handle(StepCommitted())[-1]
+    assert isinstance(step, CommitStep)
+    assert [(each.attempt, each.idle) for each in step.members] == [(later, frozenset())]
+
+
+def test_dead_letters_are_read_between_two_commits_that_all_outputs_have() -> None:
+    plane, attempt, wish = DataPlane(shape=LETTERED), TransactionAttempt(5, 0), Wish("w", Action.LETTERS)
+    plane.handle(BatchAnnounced(empty(attempt)))
+    plane.handle(CommitAnnounced({attempt: [21, 22, 23]}))
+    assert plane.handle(LettersWanted(wish)) == []
+    said = list(plane.handle(StepFailed(WHY)))
+    assert not any(isinstance(each, ReadLetters) for each in said), "one of the outputs may have it, and others not"
+    said += plane.handle(AttemptCancelled(attempt))
+    again = TransactionAttempt(5, 1)
+    plane.handle(BatchAnnounced(empty(again)))
+    said += plane.handle(CommitAnnounced({again: [21, 22, 23]}))
+    while any(isinstance(each, Abort) for each in said[-1:]):
+        said = list(plane.handle(Aborted()))
+    for _ in range(3):
+        said = list(plane.handle(StepCommitted()))
+    assert said[-1] == ReadLetters(wish)
+    answer = LettersRead(wish)
+    assert plane.handle(LettersStored(answer)) == [Post(answer)]
 
 
 def test_outputs_are_asked_after_the_commit_that_may_still_change_them() -> None:

@@ -16,7 +16,7 @@ ROWS = pa.table({"n": [1, 2]})
 
 def test_rows_are_read_as_they_were_stored(tmp_path: Path) -> None:
     files = ParkedRows("t", "1234", tmp_path / "new")
-    stored = files.store(ATTEMPT, "any/name", ROWS)
+    stored = files.store(str(ATTEMPT), "any/name", ROWS)
     assert stored.file.startswith("1234-7-2-any-name-")
     assert stored.rows == 2
     assert files.read("any/name", stored) == ROWS
@@ -25,7 +25,7 @@ def test_rows_are_read_as_they_were_stored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("damage", "said"), [("gone", "is missing"), ("other", "is not what was stored")])
 def test_a_file_that_is_gone_or_another_is_named_with_its_host(tmp_path: Path, damage: str, said: str) -> None:
     files = ParkedRows("t", "1234", tmp_path)
-    stored = files.store(ATTEMPT, "s", ROWS)
+    stored = files.store(str(ATTEMPT), "s", ROWS)
     path = tmp_path / stored.file
     if damage == "gone":
         path.unlink()
@@ -39,8 +39,8 @@ def test_a_file_that_is_gone_or_another_is_named_with_its_host(tmp_path: Path, d
 
 def test_files_that_no_record_names_are_removed(tmp_path: Path) -> None:
     files = ParkedRows("t", "1234", tmp_path)
-    kept, _ = (files.store(ATTEMPT, "s", ROWS) for _ in range(2))
-    others = ParkedRows("t", "5678", tmp_path).store(ATTEMPT, "s", ROWS)
+    kept, _ = (files.store(str(ATTEMPT), "s", ROWS) for _ in range(2))
+    others = ParkedRows("t", "5678", tmp_path).store(str(ATTEMPT), "s", ROWS)
     files.remove_others({kept.file})
     assert {path.name for path in tmp_path.iterdir()} == {kept.file, others.file}
     ParkedRows("t", "1234", tmp_path / "never").remove_others(set())
