@@ -4,6 +4,9 @@
 
 ``bad-rows`` writes them to a table, but for lines with words that a function refuses, which are in another one.
 
+``letters`` writes them to a table, too. Lines with words that a function refuses are dead letters, until there is a
+file.
+
 ``poisoned`` is no output: a function refuses a word until there is a file.
 
 ``mysql`` and ``redis`` are states on a server, ``delta`` and ``iceberg`` tables of files, ``sql`` is a table of a sink.
@@ -48,6 +51,10 @@ _KNOWS_SOON = {"topic.metadata.propagation.max.ms": 2000, "topic.metadata.refres
 
 
 POISON = "poison"
+MENDED = "mended"
+
+LEAVES_OUT = ("poisoned", "letters")
+"""Of these some transactions change nothing in the counts."""
 
 
 @frozen
@@ -59,6 +66,18 @@ class Refusing:
     def __call__(self, row: Any) -> None:
         if row.word == POISON and not self.mended.exists():
             raise ValueError(row.word)
+
+
+@frozen
+class Unlucky:
+    """Raises over some words until there is a file."""
+
+    mended: Path
+
+    def __call__(self, row: Any) -> tuple[str]:
+        if _is_bad(row.word) and not self.mended.exists():
+            raise ValueError(row.word)
+        return (row.word,)
 
 
 def declare(kind: str, where: str, words: Stream, topology: TridentTopology, *more: str) -> None:
@@ -83,6 +102,11 @@ def declare(kind: str, where: str, words: Stream, topology: TridentTopology, *mo
             some.name(TABLE).write_to(SQLSink(f"sqlite:///{where}/{TABLE}.db", TABLE))
             some.on_error(to=SQLSink(f"sqlite:///{where}/{BAD}.db", BAD))
 
+        case "letters":
+            some = words.map(Unlucky(Path(where) / MENDED), "word string")
+            some.on_error()
+            some.name(TABLE).write_to(SQLSink(f"sqlite:///{where}/{TABLE}.db", TABLE))
+
 
 def _table(kind: str, where: str) -> TransactionalSink[Any]:
     match kind:
@@ -93,10 +117,13 @@ def _table(kind: str, where: str) -> TransactionalSink[Any]:
     return IcebergSink(NAME, catalog=catalog_at(Path(where)))
 
 
+def _is_bad(word: str) -> bool:
+    return zlib.crc32(word.encode()) % 50 == 0
+
+
 def some_seconds(row: Any) -> tuple[str]:
     """Raise over some words always, and over a few others in each second."""
-    is_bad = zlib.crc32(row.word.encode()) % 50 == 0
-    if is_bad or zlib.crc32(f"{row.word} {time.time() // 1}".encode()) % 1500 == 0:
+    if _is_bad(row.word) or zlib.crc32(f"{row.word} {time.time() // 1}".encode()) % 1500 == 0:
         raise ValueError(row.word)
     return (row.word,)
 

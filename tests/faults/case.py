@@ -24,6 +24,7 @@ from coordinators.backends.zookeeper.session import ZooKeeperSession
 from coordinators.backends.zookeeper.znodes import TopologyPaths
 from coordinators.record.record import CoordinatorRecord
 from coordinators.record.wishes import Action, Rate, Wish
+from tests.faults.beside import LEAVES_OUT
 from tests.faults.check import Entry, Evidence, Logged, Violation, counted, violations, words_in
 from tests.faults.churn import DATABASE
 from tests.faults.drivers import ROOT, Driver, wait_until
@@ -243,14 +244,18 @@ class Case:
 
     def drain(self) -> None:
         """Let everything be counted, and stop everybody."""
-        self.feeder.stop()
-        words = counted(words_in(self.feeder.files), self.per_window).total()
-        wait_until(f"{words} words are counted", lambda: self._upto() and self._counted() >= words)
+        self.await_counts()
         for driver in reversed(self.drivers):  # standbys first
             if driver.is_alive and not self.has_ended(driver):
                 driver.tell("stop")
                 wait_until(f"{driver.name} stops", partial(self.has_ended, driver))
         self.left = self.evidence()
+
+    def await_counts(self) -> None:
+        """Feed no more, and wait until everything is counted."""
+        self.feeder.stop()
+        words = counted(words_in(self.feeder.files), self.per_window).total()
+        wait_until(f"{words} words are counted", lambda: self._upto() and self._counted() >= words)
 
     def finish(self) -> list[Violation]:
         """Let all be counted, unless that was done, and look."""
@@ -281,7 +286,7 @@ class Case:
             events=self.events("record", "leads", "success", "emitted", "answer", "ended"),
             per_window=self.per_window,
             is_timed=self.window_secs > 0,
-            parks=self.beside[:1] == ["poisoned"],
+            parks=bool(self.beside) and self.beside[0] in LEAVES_OUT,
             ends=frozenset(self.ends),
         )
 

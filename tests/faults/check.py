@@ -138,10 +138,10 @@ def counted(words: Counter[str], per_window: int) -> Counter[str]:
     return +whole
 
 
-def words_of(splits: Iterable[list[Any]]) -> Counter[str]:
+def words_of(splits: Iterable[list[Any]] | None) -> Counter[str]:
     """The words in these ranges of files."""
     words: Counter[str] = Counter()
-    for path, first, last, *_ in splits:
+    for path, first, last, *_ in splits or ():  # a release of dead letters has none
         with Path(path).open("rb") as file:
             file.seek(first)
             words.update(file.read(last - first).decode().split())

@@ -152,7 +152,7 @@ class Program:
             session_timeout=session,
             message_timeout=15,
             zookeeper=zookeeper,
-            state_dir=Path("/x"),
+            state_dir=Path(beside[1] if beside[:1] == ["letters"] else "/x"),
             on_poison="park" if beside[:1] == ["poisoned"] else "halt",
             retry=RetryPolicy(attempts=2 if beside[:1] == ["poisoned"] else 5),
         )

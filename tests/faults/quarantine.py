@@ -1,6 +1,7 @@
 """Faults under a branch that leaves out bad rows, where a function raises over other rows in each attempt.
 
-Each line is in the table of the good ones, or in that of the bad ones, whatever dies between the two commits.
+Each line is in the table of the good ones, or in that of the bad ones, whatever dies between the two commits. Dead
+letters that are released are all in the table of the good ones in the end, once.
 """
 
 from __future__ import annotations
@@ -8,15 +9,19 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.faults.beside import BAD, TABLE
+from coordinators.record.wishes import Action
+from tests.faults.beside import BAD, MENDED, TABLE
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
 from tests.faults.check import words_in
 from tests.faults.crashes import crash
-from tests.faults.points import SQLITE
+from tests.faults.drivers import wait_until
+from tests.faults.points import RELEASING, SQLITE, WISHES
+from trident_py.engine.threads.dead_letters import letters_in
 
 
 def _rows(directory: Path, table: str, columns: str) -> list[tuple[Any, ...]]:
@@ -39,6 +44,36 @@ def compared(case: Case, point: str) -> None:
     words = good + Counter(word for _, _, value in bad for word in value.split())
     expected = words_in(case.feeder.files)
     assert words == expected, f"lost are {expected - words}, too many are {words - expected}"
+
+
+def released(case: Case, point: str) -> None:
+    """The leader dies at this point of the release of all dead letters."""
+    directory = case.world.directory / "letters" / case.topology
+    directory.mkdir(parents=True)
+    case.beside = ["letters", str(directory)]
+    leader, standby = case.pair()
+    wait_until("some lines are bad", lambda: _letters(directory, case))
+    case.await_counts()  # so that the next commits are those of the release
+    (directory / MENDED).touch()
+    leader.tell("order", orders={point: ["crash", 1]})
+    case.wish(Action.LETTERS)
+    died = case.await_fired(leader)["at"]
+    happened(wait_until("it is dead", lambda: not leader.is_alive), "SIGKILL")
+    case.await_takeover(standby, died)
+    wait_until("no letter is left", lambda: not _letters(directory, case))
+    wait_until("all are released", lambda: not case.record().parked.entries)
+    case.drain()
+    words, expected = Counter(word for (word,) in _rows(directory, TABLE, "word")), words_in(case.feeder.files)
+    assert words == expected, f"lost are {expected - words}, too many are {words - expected}"
+
+
+def _letters(directory: Path, case: Case) -> bool:
+    place = directory / f"{case.topology}-dead-letters.db"
+    return place.exists() and any(True for _ in letters_in(place))
+
+
+for each in (*SQLITE, *WISHES[1:], *RELEASING[1:]):
+    fault(f"letters-crash-{each.replace('_', '-')}")(partial(released, point=each))
 
 
 for each in SQLITE:
