@@ -24,6 +24,7 @@ def run(arguments: Namespace) -> int:
     config = config_of(arguments)
     ensure_installed()
     from trident_py.web.app import Page  # it needs an optional library
+    from trident_py.web.left_out import RowsLeftOut
     from trident_py.web.server import PageServer
     from trident_py.web.stored import StoredTopology
 
@@ -35,7 +36,7 @@ def run(arguments: Namespace) -> int:
         with closing(history_of(name, config)):
             pass  # the history exists; the page reads it on a separate thread
         topology = StoredTopology(name, config.history_place, _coordination(config, resources))
-        server = PageServer(Page(topology), config, token_at(config.state_dir))
+        server = PageServer(Page(topology, RowsLeftOut(name, config)), config, token_at(config.state_dir))
         server.open()
         resources.callback(server.close)
         print(f"page: {server.url}", file=sys.stderr, flush=True)

@@ -33,6 +33,7 @@ from trident_py.telemetry.prometheus import CONTENT_TYPE
 from trident_py.web.access import Access
 from trident_py.web.bodies import BODY_BYTES_MAX, UNKNOWN_BODY_BYTES_MAX, read_body
 from trident_py.web.facts import Snapshot
+from trident_py.web.left_out import RowsLeftOut
 from trident_py.web.shown import ShownTopology
 from trident_py.wishing import ABOUT_TRANSACTIONS
 
@@ -61,10 +62,12 @@ class Page:
 
     Attributes:
         shown: the topology.
+        left_out: reads the rows that it has left out.
         is_closing: whether watching pages get one last message.
     """
 
     shown: ShownTopology
+    left_out: RowsLeftOut
     is_closing: bool = field(default=False, init=False)
     _looking: ThreadPoolExecutor = field(init=False)  # one thread, as databases are used by one
     _watchers: int = field(default=0, init=False)
@@ -94,6 +97,8 @@ class Page:
                 Route("/plan", self.plan),
                 Route("/tx", self.listed),
                 Route("/tx/{txid}", self.transaction),
+                Route("/parked/{txid}", self.parked),
+                Route("/dead-letters", self.letters),
                 Route("/nonce", self.nonce),
                 Route("/wishes", self.wish, methods=["POST"]),
                 Route("/metrics", self.metrics),
@@ -187,6 +192,18 @@ class Page:
             return _error(404, f"a transaction is a number from 1 to {TXID_MAX}")
         found = await self._look(partial(self.shown.transaction, txid))
         return _Json(found.facts())
+
+    async def parked(self, request: Request) -> Response:
+        """Return the rows of a parked transaction, if they are stored."""
+        txid = _number(request.path_params["txid"], TXID_MAX)
+        if txid is None:
+            return _error(404, f"a transaction is a number from 1 to {TXID_MAX}")
+        snapshot = await self._look(self.shown.snapshot)
+        return _Json(await run_in_threadpool(self.left_out.parked, txid, snapshot.status.get("parked", ())))
+
+    async def letters(self, _: Request) -> Response:
+        """Return the last dead letters."""
+        return _Json(await run_in_threadpool(self.left_out.letters))
 
     async def wish(self, request: Request) -> Response:
         """Store a wish, and return its outcome."""

@@ -57,12 +57,13 @@ def served(name: str, config: TridentConfig, program: MakeProgram) -> Iterator[S
         return
     ensure_installed()
     from trident_py.web.app import Page
+    from trident_py.web.left_out import RowsLeftOut
     from trident_py.web.live import LiveTopology
     from trident_py.web.server import PageServer
     from trident_py.web.token import token_at
 
     topology = LiveTopology(name, config, program(), lambda: server.close())
-    server = PageServer(Page(topology), config, token_at(config.state_dir))
+    server = PageServer(Page(topology, RowsLeftOut(name, config)), config, token_at(config.state_dir))
     server.open()
     try:
         yield Serving(topology, server)

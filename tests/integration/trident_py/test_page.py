@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from threading import Thread
 
@@ -139,9 +140,29 @@ def test_what_is_parked_is_listed_and_skipped(browser: webdriver.Chrome) -> None
         page.until("#state", "running")
         words.feed(EVIL)
         page.until("#parked-list", f"by on_poison: ValueError: no word: {EVIL}")
+        page.one("#parked-list [data-rows]").click()
+        page.until("#parked-rows", f"Transaction 1, spout words: 1 row\nposition word\n0 {EVIL}")
         page.one('#parked-list [data-action="skip"]').click()
         page.wish("Skip: transaction 1 of words", "it is no word", "skips transaction 1: the rows never count")
         assert words.query.parked() == ()
+        assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
+
+
+def test_dead_letters_are_listed_and_released(browser: webdriver.Chrome) -> None:
+    with serving(attempts=3, on_bad_row="quarantine") as words:
+        browser.get(words.client.url)
+        page = Page(browser)
+        page.until("#state", "running")
+        assert not page.one("#letters").is_displayed()
+        words.feed(EVIL, "to", EVIL)
+        row = page.until("#letters-list tbody tr", json.dumps({"word": EVIL}))
+        assert row.text.startswith("1 words-state map(")
+        assert row.text.endswith(" 2 Release")
+        row.find_element(By.TAG_NAME, "button").click()
+        page.wish("Release: rows of words-state", "it is mended", "dead letters of 'words-state'")
+        words.query.process_all_available(WITHIN_SECONDS)
+        assert words.query.last_progress is not None
+        assert words.query.last_progress["txid"] == 2
         assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
 
 

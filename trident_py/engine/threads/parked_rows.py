@@ -27,6 +27,11 @@ class LostRows(Exception):
     """The rows of a parked transaction can't be read: a failure of its release, which is then parked again."""
 
 
+def parked_directory(topology: str, config: TridentConfig) -> Path:
+    """Return where the files of ``topology`` are."""
+    return (config.parked_dir or config.state_dir) / f"{topology}-parked"
+
+
 @frozen
 class ParkedRows:
     """The files of one topology, in Arrow's file format; each is written once, and named by the record or removed.
@@ -43,8 +48,7 @@ class ParkedRows:
     @classmethod
     def of(cls, topology: TopologyIdentity, config: TridentConfig) -> ParkedRows:
         """Return the files of ``topology`` at the place that ``config`` names."""
-        directory = (config.parked_dir or config.state_dir) / f"{topology.name}-parked"
-        return cls(topology.name, topology.uuid, directory)
+        return cls(topology.name, topology.uuid, parked_directory(topology.name, config))
 
     def store(self, title: str, spout: str, rows: pa.Table) -> StoredRows:
         """Write rows of ``spout`` to the disk; ``title`` becomes a part of the name."""

@@ -12,6 +12,7 @@ import { showConnection, showFigures, showStatus } from "./status.js";
 import { Store } from "./store.js";
 import { ask, Clock, listen } from "./stream.js";
 import { Timeline } from "./timeline.js";
+import { LeftOut } from "./leftout.js";
 import { Wishes } from "./wishes.js";
 
 /** @typedef {import("./types.js").Message} Message */
@@ -31,6 +32,7 @@ const samples = new Samples();
 const plan = new Plan();
 const charts = new Charts(samples);
 const wishes = new Wishes();
+new LeftOut();
 const timeline = new Timeline(store, clock, (txid) => details.open(txid), () => void askOlder());
 const failures = new Failures((txid) => details.open(txid));
 const details = new Details(store, clock, (txid, transaction) => {

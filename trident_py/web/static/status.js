@@ -119,7 +119,8 @@ function showParked({ parked = [] }, now) {
   const said = parked.map((each) => {
     const why = [each.reason && `“${each.reason}”`, each.error].filter(Boolean).join("; ");
     const state = each.released_as ? `is being released as ${each.released_as}` : each.is_wanted ? "waits for its release" : "is parked";
-    return `Transaction ${each.txid} ${state}, since ${clock(each.since, now)}, by ${each.by}${why ? `: ${why}` : ""}`;
+    const letters = each.letters_of ? `, dead letters of ${each.letters_of},` : "";
+    return `Transaction ${each.txid}${letters} ${state}, since ${clock(each.since, now)}, by ${each.by}${why ? `: ${why}` : ""}`;
   });
   const list = byId("parked-list");
   if (list.dataset.said === said.join("\n")) return;
@@ -128,11 +129,13 @@ function showParked({ parked = [] }, now) {
 }
 
 /** @param {import("./types.js").Parked} parked */
-function buttons({ txid, is_wanted: isWanted, released_as: releasedAs }) {
-  const actions = releasedAs ? [] : isWanted ? ["skip"] : ["release", "bisect", "skip"];
+function buttons({ txid, is_wanted: isWanted, released_as: releasedAs, letters_of: lettersOf }) {
+  const actions = releasedAs || (isWanted && lettersOf) ? [] : isWanted ? ["skip"] : lettersOf ? ["release", "skip"] : ["release", "bisect", "skip"];
   /** @type {Record<string, string>} */
   const words = { release: "Release", bisect: "Find the bad rows", skip: "Skip" };
-  return actions.flatMap((each) => [" ", html("button", { type: "button", "data-action": each, "data-txid": String(txid) }, words[each])]);
+  const made = actions.map((each) => html("button", { type: "button", "data-action": each, "data-txid": String(txid) }, words[each]));
+  if (!lettersOf && !isWanted) made.push(html("button", { type: "button", "data-rows": String(txid) }, "Rows"));
+  return made.flatMap((each) => [" ", each]);
 }
 
 /**

@@ -84,6 +84,7 @@
  * @property {string} error
  * @property {boolean} is_wanted
  * @property {number} released_as
+ * @property {string} [letters_of]
  *
  * @typedef {object} PlanNode
  * @property {number} id

@@ -16,6 +16,7 @@ const WISHES = {
   release: { button: "Release", effect: "Its batch is processed again, as a new transaction, and counts once. If it fails again, it is parked again." },
   bisect: { button: "Find the bad rows", effect: "Trials over some of its rows, which commit nothing, find those that fail. They stay parked, and the others are released." },
   skip: { button: "Skip", effect: "It is taken off the list: its rows never count." },
+  letters: { button: "Release", effect: "The rows are processed again, those of each branch as a new transaction in which no other branch has a part. A row that fails again stays a dead letter." },
   resume: { button: "Resume", effect: "Lifts everything that operators have wished: pause, drain, and limits of the rate." },
 };
 const UNLED = "Nobody leads it now, as far as is known here: whoever leads it next does so before anything else.";
@@ -27,6 +28,7 @@ export class Wishes {
   #topology = "";
   /** @type {number[]} */
   #txids = [];
+  #branch = "";
   #isDone = false;
   #isLed = true;
 
@@ -34,10 +36,11 @@ export class Wishes {
     for (const button of document.querySelectorAll("#actions [data-action]")) {
       button.addEventListener("click", () => this.#open(button.getAttribute("data-action") ?? "pause"));
     }
-    for (const id of ["parked-list", "details-actions"]) {
+    for (const id of ["parked-list", "details-actions", "letters"]) {
       byId(id).addEventListener("click", (/** @type {Event} */ event) => {
         const button = /** @type {Element} */ (event.target).closest("[data-action]");
-        if (button) this.#open(button.getAttribute("data-action") ?? "release", [Number(button.getAttribute("data-txid"))]);
+        const txid = Number(button?.getAttribute("data-txid"));
+        if (button) this.#open(button.getAttribute("data-action") ?? "release", txid ? [txid] : [], button.getAttribute("data-branch") ?? "");
       });
     }
     byId("wish-cancel").onclick = () => this.#dialog.close();
@@ -64,14 +67,16 @@ export class Wishes {
   /**
    * @param {string} action
    * @param {number[]} txids that it is about, if any
+   * @param {string} branch that it is about, if any
    */
-  #open(action, txids = []) {
+  #open(action, txids = [], branch = "") {
     this.#action = action;
     this.#txids = txids;
+    this.#branch = branch;
     this.#isDone = false;
     const { button, effect } = WISHES[action];
     byId("wish-form").reset();
-    say(byId("wish-title"), `${button}: ${txids.length ? `transaction ${txids[0]} of ` : ""}${this.#topology}`);
+    say(byId("wish-title"), `${button}: ${branch ? `rows of ${branch} from ` : ""}${txids.length ? `transaction ${txids[0]} of ` : ""}${this.#topology}`);
     say(byId("wish-effect"), this.#isLed ? effect : `${effect} ${UNLED}`);
     byId("wish-rate").hidden = action !== "rate";
     this.#limits().forEach((input) => input.setCustomValidity(""));
@@ -84,6 +89,7 @@ export class Wishes {
     /** @type {Record<string, string | number | number[]>} */
     const wish = { action: this.#action, reason: byId("wish-reason").value.trim() };
     if (this.#txids.length) wish.txids = this.#txids;
+    if (this.#branch) wish.branch = this.#branch;
     if (this.#action === "rate") {
       for (const [i, input] of this.#limits().entries()) if (input.value !== "") wish[LIMITS[i]] = Number(input.value);
       if (Object.keys(wish).length === 2) return this.#fail("a rate needs a limit, at least one");

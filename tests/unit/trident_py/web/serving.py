@@ -122,9 +122,11 @@ def serving(
     coordination: LocalCoordination | None = None,
     attempts: int = 1,
     on_poison: str = "halt",
+    on_bad_row: str = "fail",
 ) -> Iterator[Words]:
     spout, where = FeederBatchSpout("word string"), coordination or LocalCoordination()
-    config = TridentConfig(serve="127.0.0.1:0", retry=RetryPolicy(attempts=attempts), on_poison=on_poison)
+    retry = RetryPolicy(attempts=attempts)
+    config = TridentConfig(serve="127.0.0.1:0", retry=retry, on_poison=on_poison, on_bad_row=on_bad_row)
     query = declared(spout).start(config, coordination=where, standby=standby)
     try:
         yield Words(query, spout, Client(query.page), where)

@@ -15,6 +15,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.query import TridentQuery
 from trident_py.spouts.feeder import FeederBatchSpout
 from trident_py.web.app import Page
+from trident_py.web.left_out import RowsLeftOut
 from trident_py.web.server import PageServer
 from trident_py.web.stored import StoredTopology
 from trident_py.web.token import token_at
@@ -35,7 +36,8 @@ def running(coordination: LocalCoordination, history: Path) -> Iterator[tuple[Tr
 @contextmanager
 def paged(coordination: LocalCoordination | None, history: Path, tmp_path: Path) -> Iterator[Client]:
     config = TridentConfig(serve="127.0.0.1:0")
-    server = PageServer(Page(StoredTopology("words", history, coordination)), config, token_at(tmp_path))
+    page = Page(StoredTopology("words", history, coordination), RowsLeftOut("words", config))
+    server = PageServer(page, config, token_at(tmp_path))
     server.open()
     try:
         yield Client(server.url)

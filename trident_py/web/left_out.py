@@ -1,0 +1,65 @@
+"""The rows that a topology has left out, for its page: those of parked transactions, and dead letters."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from coordinators.record.parking import Parked
+from coordinators.values.errors import TridentError
+from trident_py.engine.threads.dead_letters import letters_in
+from trident_py.engine.threads.parked_rows import LostRows, ParkedRows, parked_directory
+from trident_py.interfaces.config import TridentConfig
+from trident_py.streams.dead_letters import dead_letters_place
+
+ROWS_MAX = 100
+"""The number of rows of one spout, or of dead letters, on a page."""
+
+
+@frozen
+class RowsLeftOut:
+    """Reads the files of one topology, which are in its ``state_dir`` and ``parked_dir``."""
+
+    topology: str
+    config: TridentConfig
+
+    def letters(self) -> dict[str, Any]:
+        """Return the last dead letters, by transaction, and how many there are.
+
+        Raises:
+            TridentError: their table can't be read.
+        """
+        place = dead_letters_place(self.config.state_dir, self.topology)
+        try:
+            found = list(letters_in(place)) if place.is_file() else []
+        except sqlite3.Error as error:
+            raise TridentError(f"the dead letters in {place} can't be read: {error}", topology=self.topology) from error
+        found.sort(key=lambda letter: (letter["txid"], letter["branch"], letter["row"]))
+        return {"count": sum(each["count"] for each in found), "letters": found[-ROWS_MAX:]}
+
+    def parked(self, txid: int, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the rows of the parked transaction ``txid``; ``entries`` are all that is parked, as JSON.
+
+        Its ``stored`` is false if the rows are not stored yet. There are positions only of parts of a batch.
+
+        Raises:
+            TridentError: the rows can't be read here.
+        """
+        mine = [entry for entry in map(Parked.from_json, entries) if entry.txid == txid and not entry.letters_of]
+        is_stored = bool(mine) and all(each.definition.keys() <= each.stored.keys() for each in mine)
+        return {"stored": is_stored, "spouts": list(self._read(mine)) if is_stored else []}
+
+    def _read(self, entries: Sequence[Parked]) -> Iterator[dict[str, Any]]:
+        files = ParkedRows(self.topology, "", parked_directory(self.topology, self.config))
+        for entry in entries:
+            for spout, stored in entry.stored.items():
+                try:
+                    rows = files.read(spout, stored).slice(0, ROWS_MAX).to_pylist()
+                except LostRows as error:
+                    raise TridentError(str(error), topology=self.topology, txid=entry.txid) from error
+                positions = stored.positions[:ROWS_MAX]
+                numbered = [{"position": at, **row} for at, row in zip(positions, rows, strict=True)]
+                yield {"spout": spout, "count": stored.count, "rows": numbered}
