@@ -104,8 +104,16 @@ class Publisher:
     def follow(self, topology: str, store: RecordStore, admission: Admission) -> None:
         """Prepare for a leadership that is about to begin."""
         self._identity, self._admission = store.identity, admission
-        current_txid = admission.machine.current_txid
-        self.status = TopologyStatus(topology=topology, is_leading=True, epoch=store.epoch, current_txid=current_txid)
+        machine = admission.machine
+        self.status = TopologyStatus(  # complete: who starts a topology may ask at once
+            topology=topology,
+            is_leading=True,
+            epoch=store.epoch,
+            current_txid=machine.current_txid,
+            standing=machine.standing,
+            parked=machine.parked.entries,
+            parking=machine.parked.parking_txid,
+        )
 
     def leads(self, wall: float) -> None:
         """Publish that the leadership has begun."""

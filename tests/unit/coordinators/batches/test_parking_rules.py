@@ -257,6 +257,11 @@ def test_an_empty_transaction_is_not_parked() -> None:
     assert refusal(world, Action.PARK, 1) == "transaction 1 has no batch: only time passes in it"
 
 
+def test_a_leader_says_what_is_parked_before_its_first_turn() -> None:
+    world = with_one_parked()
+    assert [each.txid for each in taken_over(world).driver.publisher.status.parked] == [1]
+
+
 def test_what_is_stored_is_read_again() -> None:
     world = with_one_parked()
     (entry,) = parked(world)
