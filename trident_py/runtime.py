@@ -379,6 +379,7 @@ class _Leadership:
             ensure_leading=self.store.ensure_leading,
             diagnose=self._diagnosed,
             thread=reads.thread,
+            trial_seconds=self.process.config.trial_seconds,
         )
 
     def _record(

@@ -206,6 +206,8 @@ class TridentConfig:
         on_poison: ``"halt"`` or ``"park"``: whether a transaction that has failed as often as `retry` allows ends the
             topology, or is left out until it is released (docs/how-to/mending.md).
         park_max: the number of parked transactions at which the next poisoned one ends the topology all the same.
+        trial_seconds: how long one trial of a bisection may take between two commits, which wait for it; a search with
+            a longer one ends.
         on_bad_row: ``"fail"`` or ``"quarantine"``: whether a row that makes a row function raise fails its batch, or is
             left out and becomes a dead letter. The latter calls `Stream.on_error` for each spout.
         bad_rows_max: the number of rows that one branch may leave out of a batch, up to 10,000, or their share of the
@@ -240,6 +242,7 @@ class TridentConfig:
     store_patience: float | None = field(default=None, converter=optional(seconds), validator=_patience)
     on_poison: str = field(default="halt", validator=_one_of("halt", "park"))
     park_max: int = field(default=100, validator=_whole(1))
+    trial_seconds: float = field(default=5.0, converter=seconds, validator=_at_least(0))
     on_bad_row: str = field(default="fail", validator=_one_of("fail", "quarantine"))
     bad_rows_max: float = field(default=1000, validator=_bad_rows)
     parked_dir: Path | None = field(default=None, converter=optional(Path))

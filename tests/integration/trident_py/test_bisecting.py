@@ -185,12 +185,12 @@ def test_a_value_that_a_state_in_memory_can_not_take_is_found(tmp_path: Path) ->
         assert totalled(tmp_path / "t.db") == 36 - 5
 
 
-def parked_once(tmp_path: Path) -> tuple[TridentQuery, Path]:
+def parked_once(tmp_path: Path, **settings: Any) -> tuple[TridentQuery, Path]:
     mended = tmp_path / "mended"
     topology = TridentTopology("refused")
     stream = topology.new_stream("numbers", rows_upto(4, 4)).map(Fails(frozenset({3}), mended), "n bigint, kind string")
     total(stream, tmp_path / "t.db")
-    return run(topology, LocalCoordination()), mended
+    return run(topology, LocalCoordination(), **settings), mended
 
 
 def test_what_can_not_be_bisected_is_refused_by_name(tmp_path: Path) -> None:
@@ -202,6 +202,16 @@ def test_what_can_not_be_bisected_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(TridentError, match="all rows of transaction 1 pass: release it; nothing was changed"):
             query.bisect(1)
         assert [each.rows for each in query.parked()] == [0]  # nothing was stored for it
+
+
+def test_a_search_ends_if_commits_wait_too_long_for_a_trial(tmp_path: Path) -> None:
+    query, _ = parked_once(tmp_path, trial_seconds=0)
+    with query:
+        with pytest.raises(
+            TridentError, match=r"commits had to wait 0\.\d s for a trial, and trial_seconds allows 0 s"
+        ):
+            query.bisect(1)
+        assert [each.txid for each in query.parked()] == [1]
 
 
 def test_a_batch_of_one_bad_row_stays_as_it_is(tmp_path: Path) -> None:

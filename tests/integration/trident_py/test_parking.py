@@ -62,8 +62,10 @@ def config(**settings: Any) -> TridentConfig:
     return TridentConfig(retry=RetryPolicy(attempts=2, backoff=0.01), **settings)
 
 
-def run(topology: TridentTopology, coordination: LocalCoordination, spark: SparkSession | None = None) -> TridentQuery:
-    query = topology.start(config(on_poison="park"), coordination=coordination, spark=spark)
+def run(
+    topology: TridentTopology, coordination: LocalCoordination, spark: SparkSession | None = None, **settings: Any
+) -> TridentQuery:
+    query = topology.start(config(on_poison="park", **settings), coordination=coordination, spark=spark)
     query.process_all_available(PATIENCE_SECONDS)
     return query
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attrs import define, evolve, field
@@ -43,6 +44,7 @@ class Commits:
         ensure_leading: raises if another leader may exist.
         diagnose: returns the meaning of an exception.
         thread: shows the current work to waiting components.
+        trial_seconds: as in `TridentConfig`.
     """
 
     topology: str
@@ -53,6 +55,7 @@ class Commits:
     ensure_leading: Callable[[], None]
     diagnose: Diagnose
     thread: CommitThread
+    trial_seconds: float
 
     def commit(self, step: CommitStep) -> StepCommitted | StepFailed:
         """Let an output commit a group, or a part of one."""
@@ -95,8 +98,12 @@ class Commits:
         return OutputsInspected(attempt.txid, "")
 
     def try_commit(self, trial: TryCommit) -> TrialCommitted | TrialFailed:
-        """Let each output commit a trial, and undo it; those that can't undo a commit are left out."""
+        """Let each output commit a trial, and undo it; those that can't undo a commit are left out.
+
+        If that takes too long, it is a fatal failure of the trial: commits would wait again for the next one.
+        """
         tx, name, untried = self.transaction(trial.attempt, trial.time), "", list[str]()
+        began = time.monotonic()
         try:
             self.ensure_leading_now()
             with self.thread.doing(f"the outputs try {trial.attempt}"), count_scope(CountScope(trial.attempt.txid)):
@@ -106,11 +113,19 @@ class Commits:
                     name = participant.name
                     if not self.transactions.tries(participant, tx, receipt):
                         untried.append(name)
+                    self._ensure_short(time.monotonic() - began)
         except BaseException as error:
             where = f"topology {self.topology!r}, {trial.attempt}, {name} committing"
             log.debug("%s failed", where, exc_info=quoted(error))
             return TrialFailed(trial.attempt, evolve(self.diagnose(error, Place.COMMIT, where), state=name))
         return TrialCommitted(trial.attempt, tuple(untried))
+
+    def _ensure_short(self, seconds: float) -> None:
+        if seconds > self.trial_seconds:
+            raise TridentError(
+                f"commits had to wait {seconds:.1f} s for a trial, and trial_seconds allows {self.trial_seconds:g} s. "
+                f"To fix this: raise trial_seconds, if the topology may wait so long"
+            )
 
     def _committing(self, step: CommitStep) -> Iterator[str]:
         """Commit; yield the name of each output before it commits, and finally the names of all, before COMMIT."""

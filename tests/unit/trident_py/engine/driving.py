@@ -204,6 +204,7 @@ def driven(
             ensure_leading=lambda: None,
             diagnose=diagnose,
             thread=reads.thread,
+            trial_seconds=5.0,
         ),
         reads=reads,
         parked=parked,

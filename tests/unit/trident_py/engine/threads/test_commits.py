@@ -63,6 +63,7 @@ def commits(output: Output, ensure_leading: Callable[[], None] = lambda: None) -
         ensure_leading=ensure_leading,
         diagnose=lambda error, place, where: Diagnosis(error, FailureKind.USER_CODE),
         thread=CommitThread(),
+        trial_seconds=5.0,
     )
 
 
