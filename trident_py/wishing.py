@@ -148,7 +148,7 @@ class WishAnswer:
             case Action.BISECT:
                 found = self.outcome.found if self.outcome else {}
                 rows = " and ".join(rows_text(spout, positions) for spout, positions in found.items() if positions)
-                return f"found what fails in {these}, and stays parked: {rows}. The other rows are released"
+                return f"found the rows of {these} that fail: {rows}. They stay parked, and the others are released"
             case Action.ROWS:
                 return f"has stored the rows of {these}"
             case Action.LETTERS:

@@ -41,9 +41,9 @@ class RowsLeftOut:
         return {"count": sum(each["count"] for each in found), "letters": found[-ROWS_MAX:]}
 
     def parked(self, txid: int, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the rows of the parked transaction ``txid``; ``entries`` are all that is parked, as JSON.
+        """Return the rows of the parked transaction ``txid``; ``entries`` are the parked transactions, as JSON.
 
-        Its ``stored`` is false if the rows are not stored yet. There are positions only of parts of a batch.
+        ``stored`` is false if the rows are not stored yet. A position is that in the batch, from 0 on.
 
         Raises:
             TridentError: the rows can't be read here.

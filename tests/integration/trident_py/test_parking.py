@@ -302,7 +302,7 @@ def test_the_command_line_shows_the_rows_that_are_parked_and_finds_those_that_fa
         given = json.loads(told("rows", "2", "--json"))
         assert given == [{"spout": "numbers", "rows": [{"_position": 0, "n": 3}, {"_position": 1, "n": BAD}]}]
         found = told("bisect", "2")
-        assert "fails in transaction 2, and stays parked: row 1 of spout 'numbers' (positions from 0)." in found
+        assert "the rows of transaction 2 that fail: row 1 of spout 'numbers' (positions from 0)." in found
         query.process_all_available(PATIENCE_SECONDS)
         assert "2 rows" not in told("rows", "2", "--parquet", str(tmp_path / "bad.parquet"))
         assert pq.read_table(tmp_path / "bad.parquet")["n"].to_pylist() == [BAD]
