@@ -68,6 +68,13 @@ def delta(directory: Path) -> Report:
     return check_sink(lambda: CompactedDeltaSink(path, compact_every=2), read, schema=SCHEMA)
 
 
+def delta_by_key(directory: Path) -> Report:
+    """The same with a table in which a row replaces the one with the same word."""
+    path = directory / "words"
+    read = lambda: _rows(DeltaTable(path).to_pyarrow_table().to_pylist())  # noqa: E731
+    return check_sink(lambda: DeltaSink(path, mode="merge", keys=["word"]), read, schema=SCHEMA)
+
+
 def iceberg(directory: Path) -> Report:
     """A table of a SQLite catalog, as pyiceberg plans to read it, and Arrow reads its files."""
     catalog = catalog_at(directory)
@@ -99,6 +106,18 @@ def sqlite(directory: Path) -> Report:
             return client.execute("SELECT word, n FROM rows").fetchall() if found else []
 
     return check_sink(lambda: SQLSink(f"sqlite:///{path}", "rows"), read, schema=SCHEMA)
+
+
+def sqlite_by_key(directory: Path) -> Report:
+    """A table in a file, in which a row replaces the one with the same word."""
+    path = directory / "rows.db"
+
+    def read() -> Rows:
+        with closing(sqlite3.connect(path)) as client:
+            found = client.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchall()
+            return client.execute("SELECT word, n FROM rows").fetchall() if found else []
+
+    return check_sink(lambda: SQLSink(f"sqlite:///{path}", "rows", mode="upsert", keys="word"), read, schema=SCHEMA)
 
 
 def postgres(directory: Path) -> Report:

@@ -63,10 +63,12 @@ class Ledger:
     Attributes:
         outcomes: the possible outcomes.
         fence: the epoch of the newest leader that has recovered; commits of older leaders must have no effect any more.
+        keys: the positions of the fields by which a row replaces another; none: rows are added.
     """
 
     outcomes: list[Outcome] = field(factory=lambda: [Outcome(0, frozenset(), Counter())])
     fence: int = 0
+    keys: tuple[int, ...] = ()
     _owners: dict[Row, CommitToken] = field(factory=dict)
     _begun: set[CommitToken] = field(factory=set)
     _given_up: set[CommitToken] = field(factory=set)
@@ -124,6 +126,24 @@ class Ledger:
             left = [each for each in at_least if each.last > token.txid or each.rows == each.before]
             self.outcomes = left or self.outcomes
 
+    def replaces(self, token: CommitToken, rows: Sequence[Row]) -> None:
+        """Record the call of a commit that replaces the rows of earlier attempts of the transaction, by key."""
+        self._begun.add(token)
+        if token.epoch < self.fence:
+            return
+        replaced = [
+            Outcome(token.txid, frozenset([token]), self.changed(before, rows), before)
+            for each in self.outcomes
+            if (before := {token.txid - 1: each.rows, token.txid: each.before}.get(each.last)) is not None
+        ]
+        self.outcomes = merged([*self.outcomes, *replaced])
+
+    def replaced(self, token: CommitToken) -> None:
+        """Record that such a commit has returned."""
+        if token.epoch >= self.fence:
+            own = [each for each in self.outcomes if each.last > token.txid or token in each.tokens]
+            self.outcomes = own or self.outcomes
+
     def answered(self, token: CommitToken) -> None:
         """Record that a commit has returned."""
         if token.epoch >= self.fence:
@@ -165,7 +185,13 @@ class Ledger:
 
     def changed(self, before: Counter[Row], rows: Sequence[Row]) -> Counter[Row]:
         """Return the rows that a reader sees after a transaction with these rows."""
-        return before + Counter(rows)
+        if not self.keys:
+            return before + Counter(rows)
+        given = {self._key(row) for row in rows}
+        return Counter({row: n for row, n in before.items() if self._key(row) not in given}) + Counter(rows)
+
+    def _key(self, row: Row) -> Row:
+        return tuple(row[position] for position in self.keys)
 
     def start_over(self, last: int, rows: Counter[Row]) -> None:
         """Accept the present rows, after a rule was broken."""

@@ -44,6 +44,11 @@ class Rule(StrEnum):
         "if can_park() returns true, no row of the transaction is there after its empty attempt is committed; if it "
         "returns false, that commit raises",
     )
+    REPLACED = (
+        "replaced",
+        "once commit() with tx.replaces has returned, the rows of this attempt are there, and have replaced those of "
+        "earlier attempts of the transaction, by the fields of replaces_by",
+    )
     GIVEN_ROWS = "given-rows", "a reader sees the rows that were given, with the values that they were given with"
     COMES_THROUGH = (
         "comes-through",

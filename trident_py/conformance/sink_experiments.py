@@ -133,6 +133,17 @@ def left_out_after_its_commit(play: SinkPlay) -> None:
     play.look()
 
 
+def replaced(play: SinkPlay) -> None:
+    """Commit a transaction twice, the second time with other rows for the same keys, as new values of a state come."""
+    leader, txid = play.leading(), play.next
+    if not play.needs.replaces_by or play.needs.at_least_once:
+        return
+    play.replace(txid)
+    play.commit(leader, play.prepared(leader, txid))
+    play.committed(play.committed(leader, txid), txid + 1)
+    play.look()
+
+
 def overtaken(play: SinkPlay) -> None:
     """Pause a new leader in its recovery, while the old one has a prepared transaction."""
     leader, txid = play.leading(), play.next
@@ -199,5 +210,6 @@ EXPERIMENTS: Sequence[Experiment[SinkPlay]] = (
     Experiment(scenario=taken_over, focus=every("recover"), resume=during_replay),
     Experiment(scenario=overtaken, focus=every("recover"), resume=after_commit),
     Experiment(scenario=left_out, focus=lambda calls: every("can_park", "commit")(calls)[1:3]),
+    Experiment(scenario=replaced, focus=lambda calls: every("commit")(calls)[:2]),
     Experiment(scenario=left_out_after_its_commit, focus=lambda calls: every("can_park", "commit")(calls)[1:3]),
 )

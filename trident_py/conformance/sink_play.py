@@ -37,10 +37,12 @@ class Needs:
     Attributes:
         same_rows: every attempt of a transaction must have the same rows.
         at_least_once: rows may be duplicated once a transaction came again, because no token is kept.
+        replaces_by: as in `TransactionalSink`.
     """
 
     same_rows: bool = False
     at_least_once: bool = False
+    replaces_by: tuple[str, ...] = ()
 
 
 class SinkSubject(Subject):
@@ -63,7 +65,11 @@ class SinkSubject(Subject):
         self._sink.check_fields(self._batches.schema)
         self.things = [self._sink]
         at_least_once = not self._sink.keeps_token
-        return Needs(same_rows=self._sink.needs_exact_replays or at_least_once, at_least_once=at_least_once)
+        return Needs(
+            same_rows=self._sink.needs_exact_replays or at_least_once,
+            at_least_once=at_least_once,
+            replaces_by=tuple(self._sink.replaces_by),
+        )
 
     def recover(self, epoch: int) -> Any:
         """Recover, as a new leader does."""
@@ -125,6 +131,7 @@ class SinkPlay(Play):
     _left_out: dict[int, int] = field(
         factory=dict, init=False
     )  # by transaction that is left out, the first attempt id from which on its attempts are empty
+    _replaced: set[int] = field(factory=set, init=False)  # transactions whose attempts replace each other's rows
     _current: dict[int, Prepared] = field(factory=dict, init=False)  # by process, the attempt of its last call
     _lenient: bool = field(default=False, init=False)
     _owed: dict[int, Sequence[Row]] = field(factory=dict, init=False)  # by transaction, where commits were answered
@@ -146,6 +153,7 @@ class SinkPlay(Play):
             if made.error:
                 continue
             self.needs = made.value
+            self.ledger.keys = tuple(map(self.schema.names.index, self.needs.replaces_by))
             self.steps.pop()  # this step is not informative
             if self.recover(child):
                 return child
@@ -195,10 +203,12 @@ class SinkPlay(Play):
         attempt = TransactionAttempt(txid, self._attempts[txid])
         self._attempts[txid] += 1
         tx = self._transaction(leader, attempt)
-        variant = 0 if self.needs.same_rows else self._fixed.get(txid, attempt.attempt_id)
+        variant = self._variant(tx)
         size = {"count": self.sizes[txid]} if txid in self.sizes else {}
         rows = [] if tx.parks is not None else sample_rows(self.schema, txid, variant, **size)
         batch = batch_name(txid, variant) if rows else ""
+        if tx.replaces and rows:
+            rows, batch = self._replacing(txid, variant), f"{batch} by the keys of those before"
         compared = [comparable(row) for row in rows]
         if txid > self.ledger.last:
             self.ledger.given(tx.token, compared[:-1])
@@ -208,15 +218,32 @@ class SinkPlay(Play):
         answer = self.call(leader, f"{what}, which can't be read" if fails else what, "prepare", tx, batch, rows, fails)
         return None if answer.error else prepared
 
+    def _variant(self, tx: SinkTransaction) -> int:
+        if tx.replaces:
+            return tx.attempt.attempt_id
+        return 0 if self.needs.same_rows else self._fixed.get(tx.txid, tx.attempt.attempt_id)
+
+    def _replacing(self, txid: int, variant: int) -> list[tuple[Any, ...]]:
+        """Return the rows of an attempt, and rows with the keys of each earlier attempt and its own other values."""
+        keys, found = self.ledger.keys, dict[Row, tuple[Any, ...]]()
+        for earlier in range(variant + 1):
+            both = zip(sample_rows(self.schema, txid, earlier), sample_rows(self.schema, txid, variant), strict=True)
+            for known, own in both:
+                row = tuple((known if place in keys else own)[place] for place in range(len(own)))
+                found[comparable([row[place] for place in keys])] = row
+        return list(found.values())
+
     def commit(self, leader: Child, prepared: Prepared) -> bool:
         """Commit an attempt; return whether there was an answer."""
         tx = prepared.tx
         if self.ledger.fence <= tx.epoch:
             self._fixed.setdefault(tx.txid, self._variants[tx.token])
-        if tx.parks is None:
-            self.ledger.begun(tx.token, prepared.rows)
-        else:
+        if tx.parks is not None:
             self.ledger.leaves_out(tx.token)
+        elif tx.replaces:
+            self.ledger.replaces(tx.token, prepared.rows)
+        else:
+            self.ledger.begun(tx.token, prepared.rows)
         self._current[leader.pid] = prepared
         what, arguments = self._commit_call(prepared)
         answer = self.call(leader, f"leader {tx.epoch} commits {what}", "commit", *arguments)
@@ -227,16 +254,19 @@ class SinkPlay(Play):
     def _answered(self, prepared: Prepared) -> None:
         tx = prepared.tx
         self._owed[tx.txid] = prepared.rows
-        if tx.parks is None:
+        if tx.parks is None and not tx.replaces:
             self.ledger.answered(tx.token)
             return
-        self.ledger.left_out(tx.token)
+        if tx.parks is None:
+            self.ledger.replaced(tx.token)
+        else:
+            self.ledger.left_out(tx.token)
         if broken := self.ledger.read(self.read()):
-            raise Found(Rule.LEFT_OUT, broken.seen)
+            raise Found(Rule.REPLACED if tx.parks is None else Rule.LEFT_OUT, broken.seen)
 
     def _transaction(self, leader: Child, attempt: TransactionAttempt) -> SinkTransaction:
         tx = transaction(attempt, self.epochs[leader.pid])
-        return evolve(tx, parks=self._left_out.get(attempt.txid))
+        return evolve(tx, parks=self._left_out.get(attempt.txid), replaces=attempt.txid in self._replaced)
 
     def can_leave_out(self, leader: Child, txid: int) -> bool | None:
         """Ask the sink whether the next attempt of ``txid`` can leave it out; None: it can't tell, or has raised."""
@@ -250,6 +280,10 @@ class SinkPlay(Play):
         self.steps.append(f"leader {tx.epoch} is told {answer.value}")
         found: bool | None = answer.value
         return found
+
+    def replace(self, txid: int) -> None:
+        """Decide that the rows of each attempt of ``txid`` replace those of the attempts before, by `replaces_by`."""
+        self._replaced.add(txid)
 
     def leave_out(self, txid: int) -> None:
         """Decide that ``txid`` is left out: its further attempts are empty."""

@@ -357,3 +357,30 @@ class KeepsWhatIsLeftOut(RightTable):
     def can_park(self, tx: SinkTransaction) -> bool | None:
         with self.transaction() as db:
             return tx.leaves_nothing(self.stored(db, tx.key.uuid))
+
+
+class Replaces(RightTable):
+    """A row replaces the one with the same word, also if an earlier attempt of the transaction has written that."""
+
+    replaces_by = ("word",)
+
+    def insert(self, db: sqlite3.Connection, rows: Rows) -> None:
+        db.executemany("DELETE FROM words WHERE word = ?", [(word,) for word, _ in rows])
+        super().insert(db, rows)
+
+    def commit(self, tx: SinkTransaction, receipt: Rows) -> None:
+        with self.transaction() as db:
+            if db.execute("SELECT epoch FROM token WHERE owner = ?", (tx.key.uuid,)).fetchone()[0] > tx.epoch:
+                raise FencedError("a newer leader writes here")
+            last = self.stored(db, tx.key.uuid)
+            is_newer = last is not None and last.txid == tx.txid and last < tx.token
+            if last is None or last.txid < tx.txid or (tx.replaces and is_newer):
+                self.insert(db, receipt)
+                self.store(db, tx.key.uuid, tx)
+
+
+class KeepsTheFirstAttempt(Replaces):
+    """Skips each transaction that it has, although its rows are to be replaced."""
+
+    def commit(self, tx: SinkTransaction, receipt: Rows) -> None:
+        RightTable.commit(self, tx, receipt)

@@ -44,6 +44,12 @@ def test_a_sink_that_can_leave_a_transaction_out_passes(spark: SparkSession, tmp
 
 
 @pytest.mark.slow
+def test_a_sink_that_replaces_rows_passes(spark: SparkSession, tmp_path: Path) -> None:
+    report = checked(sinks.Replaces, tmp_path / "words.db")
+    assert report.ok, str(report)
+
+
+@pytest.mark.slow
 def test_a_sink_that_keeps_no_token_is_held_to_at_least_once(spark: SparkSession, tmp_path: Path) -> None:
     report = checked(sinks.AtLeastOnce, tmp_path / "words.db")
     assert report.ok, str(report)
@@ -90,6 +96,7 @@ def test_the_example_passes(spark: SparkSession, tmp_path: Path) -> None:
         (sinks.LosesReplays, Rule.COMMITTED_STAYS),
         (sinks.SaysThatItCan, Rule.LEFT_OUT),
         (sinks.KeepsWhatIsLeftOut, Rule.LEFT_OUT),
+        (sinks.KeepsTheFirstAttempt, Rule.REPLACED),
     ],
 )
 def test_a_sink_after_a_bug_is_condemned_by_its_rule(
