@@ -428,7 +428,11 @@ class _Leadership:
 
     def _publisher(self, streams: TopologyStreams, reads: StateReads) -> Publisher:
         return Publisher(
-            tell=self.process.listeners.tell, counted=streams.counted, late=reads.thread.late, lag=streams.lag
+            tell=self.process.listeners.tell,
+            counted=streams.counted,
+            late=reads.thread.late,
+            lag=streams.lag,
+            expiring=streams.expiring,
         )
 
     def _driver(

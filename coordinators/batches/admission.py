@@ -106,8 +106,9 @@ class Admission:
             return
         # With an interval, each new batch is defined by itself, at its moment.
         upto = frontier if self._interval else self.bindings.upto(self._definable_upto)
+        limit, parked = self.machine.standing.rate.max_batch, self.machine.parked
         for spout, ask in self.definitions.asks(now, upto):
-            yield spout, evolve(ask, bindings=self.bindings, max_batch=self.machine.standing.rate.max_batch)
+            yield spout, evolve(ask, bindings=self.bindings, max_batch=limit, parked=parked.only_in(spout))
 
     def moments(self) -> Iterator[float]:
         """Yield the moments at which a transaction may start or a spout must be asked, by the monotonic clock."""

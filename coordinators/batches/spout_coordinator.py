@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from coordinators.values.batch_coordinator import BatchCoordinator, CursorCoordi
 from coordinators.values.canonical import Json, canonical_json, json_copy
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import About, MetadataError, SpoutError
+
+log = logging.getLogger(__name__)
 
 
 @frozen
@@ -27,6 +30,7 @@ class Ask:
         then: ``curr_metadata`` of the transactions right after it that have been defined before, too.
         bindings: converts ``txid``, which is a number as spouts know it, to the transaction's id for messages.
         max_batch: the most rows of a new batch; None: no limit.
+        parked: by transaction, the metadata of parked batches of the spout, whose rows are not stored.
     """
 
     number: int
@@ -38,6 +42,7 @@ class Ask:
     then: tuple[Json, ...] = ()
     bindings: Bindings = Bindings()  # noqa: RUF009 - frozen
     max_batch: int | None = None
+    parked: Mapping[int, Json] = field(factory=dict)
 
 
 @define
@@ -50,6 +55,7 @@ class TridentSpoutCoordinator:
         coordinator: the user's half.
         exact: whether a transaction that was defined must be defined the same for ever.
         lag: the last lag that the user's half returned. Replaced as a whole, so any thread may read it.
+        expiring: in the same way, by parked transaction, why its rows may soon be gone.
     """
 
     topology: str
@@ -57,6 +63,7 @@ class TridentSpoutCoordinator:
     coordinator: BatchCoordinator[Any]
     exact: bool
     lag: Mapping[str, int] = field(factory=dict, init=False)
+    expiring: Mapping[int, str] = field(factory=dict, init=False)
     _max_batch: int | None = field(default=None, init=False)  # the last limit that was passed to the coordinator
 
     def restore(self, cursors: Cursors) -> None:
@@ -88,9 +95,21 @@ class TridentSpoutCoordinator:
             is_defined = ask.definite or self.coordinator.is_ready(ask.txid)
             answer = self._define(ask) if is_defined else self._not_ready(ask)
             self.lag = dict(self.coordinator.lag())
+            self._look_at(ask.parked)
             return answer
         except BaseException as error:  # noqa: BLE001 - user code: every exception is reported to the driver
             return DefinitionFailed(self.tx_id, ask.number, ask.txid, error)
+
+    def _look_at(self, parked: Mapping[int, Json]) -> None:
+        found = {txid: self.coordinator.expiring(json_copy(metadata)) for txid, metadata in parked.items()}
+        expiring = {txid: why for txid, why in found.items() if why}
+        for txid in expiring.keys() - self.expiring.keys():
+            log.warning(
+                "topology %s: the rows of parked transaction %d may soon be gone: %s. To fix this: `trident tx %s rows "
+                "%d` stores them",
+                *(self.topology, txid, expiring[txid], self.topology, txid),
+            )
+        self.expiring = expiring
 
     def _not_ready(self, ask: Ask) -> NotReady:
         return NotReady(self.tx_id, ask.number, ask.txid, self.coordinator.has_pending_input())

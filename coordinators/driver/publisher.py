@@ -82,6 +82,7 @@ class Publisher:
         counted: returns how many rows a live attempt has read and counted.
         late: describes the work for which commits have waited too long; empty: none.
         lag: returns how many records wait in the sources, by spout and part of it.
+        expiring: returns, by parked transaction, why its rows may soon be gone.
         status: the last published status; any thread may read it.
     """
 
@@ -89,6 +90,7 @@ class Publisher:
     counted: CountsOf = no_counts
     late: Callable[[], str] = str
     lag: Callable[[], Mapping[str, Mapping[str, int]]] = dict
+    expiring: Callable[[], Mapping[int, str]] = dict
     status: TopologyStatus = field(init=False)
     _identity: TopologyIdentity = field(init=False)
     _admission: Admission = field(init=False)  # only read, with everything that it refers to
@@ -292,6 +294,7 @@ class Publisher:
             rows=self._totals.rows,
             counts=self._totals.by_name,
             lag=self.lag(),
+            expiring=self.expiring(),
             sources=tuple(wait.status(spout) for spout, wait in failures.patience.waits.items()),
             failures={txid: each for txid, each in failures.retries.known.items() if txid >= current_txid},
             seconds_ahead=times.ahead / MILLIS,

@@ -306,6 +306,14 @@ class ParkedList:
         """Return the entry that ``txid`` releases; None: it releases none."""
         return next((each for each in self.entries if each.released_as == txid), None)
 
+    def only_in(self, spout: str) -> dict[int, Json]:
+        """Return, by transaction, the metadata of parked batches whose rows only the source of ``spout`` has."""
+        return {
+            each.txid: each.definition[spout]
+            for each in self.entries
+            if spout in each.definition and spout not in each.stored
+        }
+
     @property
     def files(self) -> frozenset[str]:
         """The names of all files with rows of parked transactions."""

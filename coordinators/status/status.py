@@ -136,6 +136,8 @@ class TopologyStatus(Mapping[str, Any]):
         parked: the transactions that are left out until they are released, lowest first; also those whose release is
             under way.
         parking: the transaction that is just being parked; None: none is.
+        expiring: by parked transaction, why its source may soon not have its rows any more, as returned by
+            `BatchCoordinator.expiring`.
     """
 
     topology: str
@@ -154,6 +156,7 @@ class TopologyStatus(Mapping[str, Any]):
     rows: int = 0
     counts: Mapping[str, int] = field(factory=dict)
     lag: Mapping[str, Mapping[str, int]] = field(factory=dict)
+    expiring: Mapping[int, str] = field(factory=dict)
     sources: tuple[SourceStatus, ...] = ()
     failures: Mapping[int, Failure] = field(factory=dict)
     seconds_ahead: float = 0.0

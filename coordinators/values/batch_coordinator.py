@@ -94,6 +94,14 @@ class BatchCoordinator(ABC, Generic[M]):
         """
         return {}
 
+    def expiring(self, metadata: M) -> str:
+        """Return why the source may soon not have the rows of a batch any more; empty: no reason is known.
+
+        Called after every answer for each parked batch whose rows are only in the source. So it returns the result of
+        the last `is_ready`, without a new look at the source.
+        """
+        return ""
+
     def corrected(self, definitions: Mapping[int, M]) -> Correction[M] | None:
         """Return new definitions if the data of ``definitions`` were changed in place; None: they weren't.
 

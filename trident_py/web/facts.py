@@ -59,6 +59,7 @@ def status_facts(status: TopologyStatus, leader: Leader | None = None) -> dict[s
         "reason": reason,
         "waits_for": wait_facts(status.waits_for),
         "parked": [each.to_json() for each in status.parked],
+        "expiring": {str(txid): why for txid, why in status.expiring.items()},
         "error": None if status.error is None else str(status.error),
         "events_dropped": status.events_dropped,
         "history_error": status.history_error,

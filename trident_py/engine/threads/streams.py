@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -124,6 +125,10 @@ class TopologyStreams:
         """Return how many records wait in the sources that report it, by spout and part of it."""
         told = {threads.tx_id: threads.coordinator.lag for threads in self.workers.spouts}
         return {spout: lag for spout, lag in told.items() if lag}
+
+    def expiring(self) -> Mapping[int, str]:
+        """Return, by parked transaction, why its rows may soon be gone."""
+        return dict(ChainMap(*(dict(threads.coordinator.expiring) for threads in self.workers.spouts)))
 
     def take_over(self, partial_commit_txid: int, together: Sequence[Collection[int]], committed_txid: int) -> None:
         """Begin a leadership; the arguments are those of `TakenOver`."""

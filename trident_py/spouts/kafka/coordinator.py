@@ -28,6 +28,9 @@ from trident_py.spouts.rest import Rest
 Topics: TypeAlias = Collection[str] | re.Pattern[str]
 Start: TypeAlias = str | datetime | Mapping[Partition, int]
 
+EXPIRING_SHARE = 0.2
+"""If a parked batch begins in this share of a partition, the oldest one, and the partition deletes records, it warns."""
+
 POLICY_SECONDS = 30.0
 """The interval between checks whether a topic is compacted."""
 
@@ -68,6 +71,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
     mean_bytes: Callable[[OffsetRange], float]
     _ids: TopicIds = field(default=Factory(lambda self: TopicIds(self.name, self.cluster), True), init=False)
     _positions: dict[Partition, Position] = field(factory=dict, init=False)
+    _kept: dict[Partition, tuple[int, int]] = field(factory=dict, init=False)  # the first and last offset there
     _there: list[OffsetRange] = field(factory=list, init=False)  # all that the last look found
     _is_new: bool = field(default=True, init=False)
     _found_nothing: bool = field(default=False, init=False)  # so that all partitions have appeared since
@@ -102,6 +106,19 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
             position = self._positions.get((each.topic, each.partition))
             lag[f"{each.topic}/{each.partition}"] = each.end - (position.offset if position else each.start)
         return lag
+
+    def expiring(self, metadata: list[StoredRange]) -> str:
+        """Return whether the topic has deleted records up to those of a batch, or nearly so."""
+        for stored in metadata:
+            each = OffsetRange.parse(stored)
+            first, last = self._kept.get((each.topic, each.partition), (0, 0))
+            margin = (last - first) * EXPIRING_SHARE
+            if each.size and first > 0 and each.start - first < margin:
+                return (
+                    f"{each.topic}/{each.partition} has deleted the records up to offset {first} by now, and the batch "
+                    f"begins at {each.start}"
+                )
+        return ""
 
     def limit_batches(self, max_rows: int | None) -> None:
         """Limit batches to ``max_rows`` records; None: no additional limit."""
@@ -164,7 +181,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         for each, start in starts.items():
             self._check_kept(each, start, beginnings[each], ends[each])
         ranges = [OffsetRange(*each, start, max(start, ends[each]), ids[each]) for each, start in starts.items()]
-        self._there = ranges
+        self._there, self._kept = ranges, {each: (beginnings[each], ends[each]) for each in ids}
         full = self._cut([each for each in ranges if each.size])
         # Where a partition begins is kept with the first batch, also if there is nothing in it yet.
         read = {(each.topic, each.partition) for each in full}

@@ -142,9 +142,10 @@ function buttons({ txid, is_wanted: isWanted, released_as: releasedAs, letters_o
  * @param {Status} status
  * @param {boolean} isLive
  */
-function showWarnings({ history_error: historyError, events_dropped: dropped, unready, waits_for: waits }, isLive) {
+function showWarnings({ expiring = {}, history_error: historyError, events_dropped: dropped, unready, waits_for: waits }, isLive) {
   const warnings = [];
   if (historyError) warnings.push(`the history can't be written just now: ${historyError}`);
+  for (const [txid, why] of Object.entries(expiring)) warnings.push(`the rows of parked transaction ${txid} may soon be gone: ${why}; the button "Rows" stores them`);
   if (dropped) warnings.push(`${counted(dropped, "event")} came faster than they were taken, and are missing here`);
   if (isLive && unready.length && !waits.length) warnings.push(`nothing new from ${unready.join(", ")}`);
   byId("warnings").hidden = !warnings.length;

@@ -64,6 +64,7 @@
  * @property {string} reason
  * @property {{what: string, since: number | null}[]} waits_for
  * @property {Parked[]} parked
+ * @property {Record<string, string>} [expiring] why rows of parked transactions may soon be gone
  * @property {string | null} error
  * @property {number} events_dropped
  * @property {string} history_error

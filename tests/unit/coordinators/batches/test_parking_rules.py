@@ -14,7 +14,7 @@ from coordinators.protocol.messages import (
     OutputsAnswered,
 )
 from coordinators.protocol.protocol import StreamId
-from coordinators.record.parking import Parked
+from coordinators.record.parking import Parked, StoredRows
 from coordinators.record.record import encode
 from coordinators.record.wishes import Action, Wish
 from coordinators.values.canonical import Fingerprint
@@ -255,6 +255,16 @@ def test_an_empty_transaction_is_not_parked() -> None:
     world = World(spouts={"lines": Numbers(upto=0)}, window_at=1000, wall=5.0).start()
     assert world.run_until_quiet() == ["BATCH 1:0"]
     assert refusal(world, Action.PARK, 1) == "transaction 1 has no batch: only time passes in it"
+
+
+def test_spouts_are_told_what_is_parked_and_only_in_their_source() -> None:
+    world = with_one_parked()
+    list_ = world.driver.machine.parked
+    assert list_.only_in("lines") == {1: [1, "first"]}
+    stored = StoredRows(file="f", host="h", bytes=1, hash="x", rows=1)
+    assert list_.replaced(evolve(list_.entries[0], stored={"lines": stored})).only_in("lines") == {}
+    asks = dict(world.driver.admission.asks(world.now))
+    assert all(ask.parked == {1: [1, "first"]} for ask in asks.values())
 
 
 def test_a_leader_says_what_is_parked_before_its_first_turn() -> None:

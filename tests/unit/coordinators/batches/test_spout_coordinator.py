@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from attrs import evolve
 
 from coordinators.batches.spout_coordinator import Ask, TridentSpoutCoordinator
@@ -55,6 +56,24 @@ def test_what_waits_in_the_source_is_asked_after_every_answer() -> None:
         (Defined, {"numbers": 8}),
         (NotReady, {"numbers": 8}),
     ]
+
+
+class Expiring(Numbers):
+    def expiring(self, metadata: Any) -> str:
+        return "it is old" if metadata == [1, "first"] else ""
+
+
+def test_who_parks_what_may_soon_be_gone_is_warned_once(caplog: pytest.LogCaptureFixture) -> None:
+    coordinator = TridentSpoutCoordinator("t", "lines", Expiring(upto=0), True)
+    parked = evolve(ASK, parked={7: [1, "first"], 8: [2, "first"]})
+    for _ in range(2):
+        list(coordinator.answers(parked))
+        assert coordinator.expiring == {7: "it is old"}
+    (said,) = caplog.messages
+    assert "the rows of parked transaction 7 may soon be gone: it is old" in said
+    assert "`trident tx t rows 7` stores them" in said
+    list(coordinator.answers(ASK))
+    assert coordinator.expiring == {}
 
 
 class Changing(Numbers):

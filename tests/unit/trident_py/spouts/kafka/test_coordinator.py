@@ -127,6 +127,20 @@ def test_a_new_topology_begins_at_the_first_record() -> None:
     assert Life(hundred()).batch() == [("t", 0, 0, 100)]
 
 
+def test_a_parked_batch_is_expiring_once_the_oldest_records_are_its_neighbours() -> None:
+    life = Life(ClusterOfATest(held={("t", 0): (0, 100), ("t", 1): (50, 100)}))
+    life.batch()
+    near, far = ([OffsetRange("t", number, 55, 60, "id of t").stored] for number in (1, 0))
+    assert (
+        life.coordinator.expiring(near)
+        == "t/1 has deleted the records up to offset 50 by now, and the batch begins at 55"
+    )
+    assert life.coordinator.expiring(far) == "", "nothing was ever deleted"
+    life.cluster.held["t", 1] = 50, 1_000
+    life.batch()
+    assert life.coordinator.expiring([OffsetRange("t", 1, 900, 910, "id of t").stored]) == ""
+
+
 def test_at_the_latest_a_new_topology_stores_the_end_and_reads_nothing_before_it() -> None:
     life = Life(hundred(), "latest")
     assert life.batch() == [("t", 0, 100, 100)]
