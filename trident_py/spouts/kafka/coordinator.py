@@ -29,7 +29,7 @@ Topics: TypeAlias = Collection[str] | re.Pattern[str]
 Start: TypeAlias = str | datetime | Mapping[Partition, int]
 
 EXPIRING_SHARE = 0.2
-"""If a parked batch begins in this share of a partition, the oldest one, and the partition deletes records, it warns."""
+"""The oldest share of a partition that deletes records, in which a parked batch is expiring."""
 
 POLICY_SECONDS = 30.0
 """The interval between checks whether a topic is compacted."""
