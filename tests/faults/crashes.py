@@ -9,13 +9,8 @@ from time import monotonic
 
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
-from tests.faults.drivers import Driver, wait_until
+from tests.faults.drivers import await_death, wait_until
 from tests.faults.points import IN_A_BATCH, IN_RECOVERY
-
-
-def _is_dead(driver: Driver) -> bool:
-    return not driver.is_alive
-
 
 FAST = {"after_db_commit", "after_record", "success_delivered"}
 
@@ -24,7 +19,7 @@ def crash(point: str, case: Case) -> None:
     """A1 to A5: the leader dies at this point; the standby goes on."""
     leader, standby = case.pair(**{point: ["crash", 2]})
     died = case.await_fired(leader)["at"]
-    happened(wait_until("it is dead", partial(_is_dead, leader)), "SIGKILL")
+    happened(await_death(leader), "SIGKILL")
     case.await_takeover(standby, died)
     case.await_commits(2, since=died)
 
@@ -58,7 +53,7 @@ def _(case: Case) -> None:
         if leader.is_alive:
             leader.kill()
         case.await_fired(heir)
-        wait_until("it is dead", partial(_is_dead, heir))
+        await_death(heir)
     died = monotonic()
     case.run(last)
     case.await_takeover(last, died)

@@ -29,6 +29,11 @@ class TooLate(Exception):
     """What was waited for did not come."""
 
 
+def await_death(driver: Driver) -> bool:
+    """Wait until a driver is dead; whether that came to be."""
+    return wait_until(f"{driver.name} is dead", lambda: not driver.is_alive)
+
+
 def wait_until(what: str, condition: Callable[[], T | None], seconds: float = PATIENCE_SECONDS) -> T:
     """What ``condition`` answers as soon as that is true.
 

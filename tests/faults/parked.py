@@ -10,17 +10,13 @@ from coordinators.record.wishes import Action
 from tests.faults.beside import POISON
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
-from tests.faults.drivers import Driver, wait_until
+from tests.faults.drivers import Driver, await_death, wait_until
 from tests.faults.points import PARKING, RELEASING, WISHES
-
-
-def _is_dead(driver: Driver) -> bool:
-    return not driver.is_alive
 
 
 def _dies(case: Case, leader: Driver, standby: Driver) -> None:
     died = case.await_fired(leader)["at"]
-    happened(wait_until("it is dead", partial(_is_dead, leader)), "SIGKILL")
+    happened(await_death(leader), "SIGKILL")
     case.await_takeover(standby, died)
 
 

@@ -19,7 +19,7 @@ from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
 from tests.faults.check import words_in
 from tests.faults.crashes import crash
-from tests.faults.drivers import wait_until
+from tests.faults.drivers import await_death, wait_until
 from tests.faults.points import RELEASING, SQLITE, WISHES
 from trident_py.engine.threads.dead_letters import letters_in
 
@@ -58,7 +58,7 @@ def released(case: Case, point: str) -> None:
     leader.tell("order", orders={point: ["crash", 1]})
     case.wish(Action.LETTERS)
     died = case.await_fired(leader)["at"]
-    happened(wait_until("it is dead", lambda: not leader.is_alive), "SIGKILL")
+    happened(await_death(leader), "SIGKILL")
     case.await_takeover(standby, died)
     wait_until("no letter is left", lambda: not _letters(directory, case))
     wait_until("all are released", lambda: not case.record().parked.entries)

@@ -13,14 +13,10 @@ import psycopg
 from coordinators.record.wishes import Action, Hold, Rate
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
-from tests.faults.drivers import Driver, wait_until
+from tests.faults.drivers import await_death, wait_until
 from tests.faults.points import WISHES
 
 SLOW = Rate(batches_per_second=5.0, pending=2)
-
-
-def _is_dead(driver: Driver) -> bool:
-    return not driver.is_alive
 
 
 def _await_hold(case: Case, hold: Hold) -> None:
@@ -68,7 +64,7 @@ def killed_around(point: str, case: Case) -> None:
     leader, standby = case.pair(**{point: ["crash", 1]})
     wish = case.wish(Action.DRAIN)
     died = case.await_fired(leader)["at"]
-    happened(wait_until("it is dead", partial(_is_dead, leader)), "SIGKILL")
+    happened(await_death(leader), "SIGKILL")
     case.await_takeover(standby, died)
     _await_drained(case)
     told = [outcome.wish for outcome in case.record().outcomes]

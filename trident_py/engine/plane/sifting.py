@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import field, frozen
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from coordinators.protocol.messages import Message
 from coordinators.record.bad_rows import BadRow
 from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Fingerprint
 from trident_py.engine.plane.emitted import CountsByNode, EmittedBatch
 from trident_py.graph.bad_rows import DEAD_LETTERS
 from trident_py.rows.row import codec_of, rows_of
@@ -35,14 +36,14 @@ class Sifted:
         good: the output of the functions for the good rows.
         bad: the others, with the fields of the spout, then `OPERATION` and `ERROR`.
         tried: how many rows there were.
-        told: messages about the rows, as a job that reads them has.
+        fingerprint: of all rows, if they were all read and the spout is exact.
         counts: the counts of the row functions.
     """
 
     good: EmittedBatch
     bad: pa.Table
     tried: int
-    told: Sequence[Message] = ()
+    fingerprint: Fingerprint | None = None
     counts: CountsByNode = field(factory=dict)
 
 
@@ -55,13 +56,13 @@ def parted(made: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def sifted(
     quarantine: Quarantine,
-    good: EmittedBatch,
+    good: pa.Table | DataFrame,
     bad: pa.Table,
     *,
-    told: Sequence[Message] = (),
+    fingerprint: Fingerprint | None,
     counts: CountsByNode,
 ) -> Sifted:
-    """Return the result of a `Quarantine`: ``bad`` are its hidden columns.
+    """Return the result of a `Quarantine`: ``good`` are its rows, ``bad`` its hidden columns.
 
     Raises:
         TaskFailed: there are too many bad rows.
@@ -76,7 +77,8 @@ def sifted(
     rows = arrow_schema(StructType(nullable(source))).empty_table() if row is None else row
     for name in (OPERATION, ERROR):
         rows = rows.append_column(name, bad.column(name).cast(pa.string()))
-    return Sifted(good, rows, tried, told, counts)
+    batch = EmittedBatch(quarantine.pipeline.target, (good,), is_sifted=True)
+    return Sifted(batch, rows, tried, fingerprint, counts)
 
 
 def bad_rows(branch: str, spout: str, found: Sifted, source: StructType) -> tuple[BadRow, ...]:

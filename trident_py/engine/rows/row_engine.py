@@ -179,15 +179,8 @@ class RowJobs(Jobs):
             stage = travelled(quarantine)
             target = arrow_schema(quarantine.target)
             made = pa.Table.from_batches(classified(stage(read.table.to_batches()), by_user_code), target)
-        good, bad = parted(made)
         fingerprint = read.fingerprint() if emit.spout in self.work.exact else None
-        return sifted(
-            quarantine,
-            EmittedBatch(quarantine.pipeline.target, (good,), is_sifted=True),
-            bad,
-            told=[Fingerprinted(emit.attempt, emit.spout, fingerprint)] if fingerprint else [],
-            counts=scope.by_node,
-        )
+        return sifted(quarantine, *parted(made), fingerprint=fingerprint, counts=scope.by_node)
 
     def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
         return in_memory(batch)[0].table

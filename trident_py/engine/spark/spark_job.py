@@ -177,14 +177,13 @@ class MicroBatches:
         return EmittedBatch(batch.schema, (frame,), ReportedOffsets(reports.notes(), reports.rows, fingerprint), counts)
 
     def sift(self, emit: Emit, batch: EmittedBatch, index: int, quarantine: Quarantine) -> Sifted:
-        """Run the row functions of branch ``index`` before it; return what came of the rows, and the bad ones."""
+        """Run the row functions of branch ``index`` before it; return their output, and the bad rows."""
         key = emit.spout, index
         return self._counting.run(key, lambda counting: self._sift(emit, batch, index, quarantine, counting))
 
     def _sift(
         self, emit: Emit, batch: EmittedBatch, index: int, quarantine: Quarantine, counting: CountingJob
     ) -> Sifted:
-        source, target = quarantine.pipeline.source, quarantine.pipeline.target
         # A frame that is kept can't be observed in Spark Connect, so there the rows are sent to the driver.
         is_collected = batch.is_small or jobs.spark_context(self.session) is None
         reports = Reports(range(1, batch.tasks + 1), emit.spout in self.work.exact)
@@ -195,7 +194,7 @@ class MicroBatches:
             given = self._input(emit.spout, batch, reports)
             if quarantine.fixed:  # one task must see all rows, to find as many equal ones as were left out
                 given = (given.frame() if isinstance(given, DeferredScan) else given).coalesce(1)
-            made = Flow.of(given, source).staged(quarantine, quarantine.target).frame
+            made = Flow.of(given, quarantine.pipeline.source).staged(quarantine, quarantine.target).frame
             chunk: pa.Table | DataFrame
             if is_collected:
                 chunk, bad = parted(made.toArrow())
@@ -205,13 +204,8 @@ class MicroBatches:
                 chunk, bad = kept.where(~is_bad).drop(BAD), kept.where(is_bad).select(f"{BAD}.*").toArrow()
             batch.verify()
         fingerprint = batch.fingerprint(reports.fingerprint()) if emit.spout in self.work.exact else None
-        return sifted(
-            quarantine,
-            EmittedBatch(target, (chunk,), is_sifted=True),
-            bad,
-            told=[Fingerprinted(emit.attempt, emit.spout, fingerprint)] if fingerprint else [],
-            counts={node: counts for (_, node), counts in counting.heard().items()},
-        )
+        counts = {node: counted for (_, node), counted in counting.heard().items()}
+        return sifted(quarantine, chunk, bad, fingerprint=fingerprint, counts=counts)
 
     def rows_of(self, emit: Emit, batch: EmittedBatch) -> pa.Table:
         """Return the rows of ``batch``, in the memory of the driver."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from attrs import field, frozen
 from pyspark.sql.types import StructType
 
-from coordinators.protocol.messages import BadRowsFound, Message
+from coordinators.protocol.messages import BadRowsFound, Fingerprinted, Message
 from coordinators.record.bad_rows import BadRow
 from trident_py.engine.plane.emitted import CountsByNode, EmittedBatch
 from trident_py.engine.plane.instructions import Emit
@@ -108,7 +108,8 @@ class Sifting:
                 counts[f"bad rows of {name} from {self.spout}"] = NodeCounts({COUNTER: len(rows)})
             for node, counted in sift.counts.items():
                 counts[node] = _most(counts.get(node, counted), counted)
-        told = [message for _, sift in found.values() for message in sift.told]
+        seen = [sift.fingerprint for _, sift in found.values() if sift.fingerprint]
+        told: list[Message] = [Fingerprinted(emit.attempt, self.spout, each) for each in seen]
         bad = tuple(chain.from_iterable(rows for rows, _ in found.values()))
         return SiftedBatch(
             inputs=inputs,

@@ -40,8 +40,7 @@ def sift(stage: Quarantine, *values: int) -> Sifted:
     given = pa.table({"n": pa.array(values, pa.int64())})
     with count_scope(CountScope()):
         made = pa.Table.from_batches(stage(given.to_batches()), arrow_schema(stage.target))
-    good, bad = parted(made)
-    return sifted(stage, EmittedBatch(SOURCE, (good,), is_sifted=True), bad, counts={})
+    return sifted(stage, *parted(made), fingerprint=None, counts={})
 
 
 def test_good_rows_bad_rows_and_the_number_of_all_are_told() -> None:
