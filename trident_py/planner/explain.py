@@ -157,7 +157,7 @@ def _way(node: Node) -> Iterator[str]:
 
 
 def _bad_rows(branch: DividedBranch | None) -> Iterator[str]:
-    if branch and branch.sieves:
+    if branch and branch.leading:
         yield "a row over which a row function raises is left out"
     if branch and branch.collects:
         yield f"these are the rows that are left out of {', '.join(sorted(branch.collects))}"

@@ -103,7 +103,7 @@ class Branch:
         spouts: the ``tx_id`` of each spout that it reads.
         end: its last node.
         output: the output of the result; None for an unconsumed stream.
-        sieves: by spout, the row functions in front of everything else, if rows over which one raises are left out. If
+        leading: by spout, the row functions in front of everything else, if rows over which one raises are left out. If
             a batch has such rows, these functions run when the spout emits.
         collects: the branches whose bad rows it reads, in the place of the rows of its spouts.
     """
@@ -112,7 +112,7 @@ class Branch:
     spouts: tuple[str, ...]
     end: Node
     output: OutputPlace | None
-    sieves: Mapping[str, RowFunctions] = field(factory=dict)
+    leading: Mapping[str, RowFunctions] = field(factory=dict)
     collects: frozenset[str] = frozenset()
 
     @property
@@ -133,7 +133,7 @@ class Branch:
             frames: the batch of each of ``spouts``, with the spout's fields in order.
             batch_id: the batch id that an `Aggregator` receives.
             ask: runs a ``state_query``; required if the branch has one.
-            sifted: the spouts whose frames are the output of `sieves`.
+            sifted: the spouts whose frames are the output of `leading`.
         """
         # A spout that is read more than once is read unchanged, so that its tasks report under one name.
         given = {
@@ -143,9 +143,9 @@ class Branch:
         return _built(self.begun(sifted), given, batch_id, ask).native()
 
     def begun(self, sifted: Collection[str]) -> Node:
-        """Return its last node, of a branch that begins behind the `sieves` of these spouts."""
+        """Return its last node, of a branch that begins behind the `leading` of these spouts."""
         end = self.end
-        for each in (self.sieves[spout] for spout in sifted if spout in self.sieves):
+        for each in (self.leading[spout] for spout in sifted if spout in self.leading):
             end = begun_at(end, each.last, each.pipeline.target)
         return end
 
@@ -256,7 +256,7 @@ def _branch(graph: Graph, name: str, node: Node, divided: DividedBranch | None) 
         spouts=node.spouts,
         end=hinted(begun.end),
         output=placed(graph, node),
-        sieves=begun.sieves,
+        leading=begun.leading,
         collects=begun.collects,
     )
 

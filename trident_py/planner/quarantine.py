@@ -61,11 +61,11 @@ class DividedBranch:
 
     Attributes:
         end: its last node; if it reads bad rows, with a spout in their place.
-        sieves, collects: see `Branch`.
+        leading, collects: see `Branch`.
     """
 
     end: Node
-    sieves: Mapping[str, RowFunctions] = field(factory=dict)
+    leading: Mapping[str, RowFunctions] = field(factory=dict)
     collects: frozenset[str] = frozenset()
 
 
@@ -97,7 +97,7 @@ class Division:
         return found
 
     def _left_out(self, name: str, end: Node) -> dict[str, DividedBranch]:
-        sieves = dict[str, RowFunctions]()
+        leading = dict[str, RowFunctions]()
         for place in self._places(end):
             (spout,) = place.spouts
             found = [each for each in row_functions(end) if each.spout == spout]
@@ -111,8 +111,8 @@ class Division:
                     )
             for each in found:
                 self._covered.setdefault(place, []).append(name)
-                sieves[spout] = each
-        return {name: DividedBranch(end, sieves)} if sieves else {}
+                leading[spout] = each
+        return {name: DividedBranch(end, leading)} if leading else {}
 
     def _places(self, end: Node) -> list[Node]:
         """Return each ``on_error`` that takes the bad rows of the branch at ``end``; at most one for a spout."""

@@ -66,7 +66,7 @@ class Sifting:
     def of(cls, spout: str, branches: Sequence[Branch], bad_rows_max: float) -> Self:
         """Return it for ``spout``."""
         read = [(number, branch) for number, branch in enumerate(branches) if spout in branch.spouts]
-        sifting = {number: branch for number, branch in read if spout in branch.sieves}
+        sifting = {number: branch for number, branch in read if spout in branch.leading}
         names = {branch.name for branch in sifting.values()}
         collecting = {number: branch for number, branch in read if branch.collects & names}
         return cls(spout=spout, sifting=sifting, collecting=collecting, bad_rows_max=bad_rows_max)
@@ -143,7 +143,7 @@ class Sifting:
         return emit.sifts
 
     def _quarantine(self, branch: Branch, emit: Emit, *, is_exact: bool) -> Quarantine:
-        pipeline = branch.sieves[self.spout].pipeline
+        pipeline = branch.leading[self.spout].pipeline
         if is_exact and emit.bad_rows is not None:
             fixed = [
                 (each.hash, Raised(each.operation, each.error))

@@ -172,7 +172,7 @@ def settings_of(
     """Return the settings of a leadership over ``plan``, with the outputs ``participants``."""
     needs_intents = _needs_intents(plan, participants)
     alone = needs_intents or has_committer_spouts
-    leaves_rows_out = any(branch.sieves for branch in plan.branches)
+    leaves_rows_out = any(branch.leading for branch in plan.branches)
     return LeadershipSettings(
         max_spout_pending=config.max_spout_pending,
         message_timeout=config.message_timeout,

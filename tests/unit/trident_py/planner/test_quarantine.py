@@ -29,7 +29,7 @@ def test_the_row_functions_run_before_the_branch_and_the_rest_in_it() -> None:
     end(stream.map(positive, "n bigint").map(double, "n bigint").shuffle().map(double, "n bigint"), "a")
     end(stream.on_error(), "bad")
     found = branches(stream)
-    assert [step.title.partition(" at ")[0] for step in found["a"].sieves["numbers"].pipeline.steps] == [
+    assert [step.title.partition(" at ")[0] for step in found["a"].leading["numbers"].pipeline.steps] == [
         "map(positive",
         "map(double",
     ]
@@ -55,7 +55,7 @@ def test_a_branch_beside_on_error_keeps_its_bad_rows() -> None:
     end(stream.map(double, "n bigint"), "b")
     found = branches(stream)
     assert found["bad"].collects == {"a"}
-    assert not found["b"].sieves
+    assert not found["b"].leading
 
 
 def test_of_two_spouts_that_are_joined_each_has_its_own_bad_rows() -> None:
@@ -65,7 +65,7 @@ def test_of_two_spouts_that_are_joined_each_has_its_own_bad_rows() -> None:
     end(topology.join(checked[0], "n", checked[1], "n", ["n"]), "joined")
     end(left.on_error(), "bad")
     found = branches(left)
-    assert [*found["joined"].sieves] == ["left"]
+    assert [*found["joined"].leading] == ["left"]
     assert found["bad"].spouts == ("left",)
 
 
