@@ -17,7 +17,9 @@ from tests.simulation.run import simulate
 
 RULES_PAGE = Path(__file__).parents[2] / "docs/explanation/rules.md"
 IS_CI = os.environ.get("CI", "").lower() == "true"
-FIXED, NEW = (300, 100) if IS_CI else (60, 20)
+FIXED, NEW = (200, 100) if IS_CI else (60, 20)
+LIKELY = (0, 22, 214)
+"""Seeds that broke a gate when it was last looked; they save the search, which finds others if worlds have changed."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +58,7 @@ def test_a_seed_that_breaks_a_rule_is_shown_with_the_way_to_replay_it(
 @pytest.mark.long
 @pytest.mark.parametrize("off", SEED_GATE, ids=" and ".join)
 def test_some_seed_breaks_where_a_rule_is_off(off: tuple[str, ...]) -> None:
-    outcomes = (simulate(seed, Rules(off), SEED_GATE[off]) for seed in range(600))
+    outcomes = (simulate(seed, Rules(off), SEED_GATE[off]) for seed in (*LIKELY, *range(600)))
     assert any(outcome.violation for outcome in outcomes)
 
 

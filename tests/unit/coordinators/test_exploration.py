@@ -42,12 +42,11 @@ SCOPES = [
     Scope(max_spout_pending=1, txid_max=4, attempt_max=4, store_intents=True),
     Scope(max_spout_pending=2, txid_max=4, attempt_max=2),
     Scope(max_spout_pending=2, txid_max=4, attempt_max=2, store_intents=True),
-    Scope(max_spout_pending=3, txid_max=4, attempt_max=2),
     Scope(max_spout_pending=3, txid_max=4, attempt_max=1, store_intents=True),
     Scope(max_spout_pending=2, txid_max=4, attempt_max=2, group_max=2),
     Scope(max_spout_pending=3, txid_max=4, attempt_max=1, group_max=2),
     Scope(max_spout_pending=3, txid_max=4, attempt_max=1, group_max=3, store_intents=True),
-    Scope(max_spout_pending=2, txid_max=2, attempt_max=1, wishes_max=2),
+    Scope(max_spout_pending=2, txid_max=2, attempt_max=1, wishes_max=1),
     Scope(max_spout_pending=1, txid_max=3, attempt_max=2, parks_max=2),
     Scope(max_spout_pending=2, txid_max=3, attempt_max=1, group_max=2, parks_max=1),
     Scope(max_spout_pending=2, txid_max=2, attempt_max=2, store_intents=True, parks_max=1, stores_rows=True),
@@ -55,7 +54,14 @@ SCOPES = [
 ]
 
 
-@pytest.mark.parametrize("scope", SCOPES, ids=str)
+LARGE = (
+    Scope(max_spout_pending=3, txid_max=4, attempt_max=2),
+    Scope(max_spout_pending=2, txid_max=2, attempt_max=1, wishes_max=2),
+)
+"""These take a fifth of a minute each."""
+
+
+@pytest.mark.parametrize("scope", [*SCOPES, *(pytest.param(each, marks=pytest.mark.slow) for each in LARGE)], ids=str)
 def test_every_invariant_holds_in_every_reachable_state(scope: Scope) -> None:
     explorer = Explorer(scope)
     explorer.run()
