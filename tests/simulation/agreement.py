@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from itertools import combinations
 
 from tests.simulation.rules import Violation
-from tests.simulation.stores import Rows, Store, source_of
+from tests.simulation.stores import ParkedRows, Rows, Store, source_of
 
 
-def check_agreement(stores: Mapping[str, Store], committed: int, group_max: int) -> None:
+def check_agreement(stores: Mapping[str, Store], committed: int, group_max: int, parked: ParkedRows) -> None:
     """S2, S4, S11 over stores: what the record calls committed is the same in all of them, and at most one run more."""
     there = {name: store for name, store in stores.items() if not store.lags}
     for store in there.values():
@@ -29,7 +29,7 @@ def check_agreement(stores: Mapping[str, Store], committed: int, group_max: int)
         _check_rows(one, other, committed, releases)
     for letters in (store for store in there.values() if store.collects):
         for good in (store for store in there.values() if store.leaves_out):
-            _check_whole(good, letters, committed)
+            _check_whole(good, letters, committed, parked)
 
 
 def check_together(stores: Mapping[str, Store]) -> None:
@@ -55,8 +55,11 @@ def _check_rows(one: Store, other: Store, committed: int, releases: Collection[i
             raise Violation("S2", f"{one.name} has {here}, {other.name} has {there}")
 
 
-def _check_whole(good: Store, letters: Store, committed: int) -> None:
-    """S25: each row of a batch is in a store, or it is a bad one; S26: it may move from there to here, once."""
+def _check_whole(good: Store, letters: Store, committed: int, parked: ParkedRows) -> None:
+    """S25: each row of a batch is in a store, or it is a bad one; S26: it may move from there to here, once.
+
+    A batch that is left out has its rows in its turn, but nowhere; its release has them elsewhere.
+    """
     due: dict[str, int] = {}
     for here, bad in zip(good.ledger[:committed], letters.ledger[:committed], strict=True):
         told = [(name.partition("@"), n) for name, n in bad.rows if name.endswith(f"@{good.name}")]
@@ -64,7 +67,12 @@ def _check_whole(good: Store, letters: Store, committed: int) -> None:
         rows = [*here.rows, *((spout, n) for (spout, *_), n in told if n >= 0)]
         if gone and sorted(gone) != sorted(rows):
             raise Violation("S26", f"{good.name} has {here}, {letters.name} has {bad}")
-        for spout, position in sorted(rows) if not gone else ():
+        part = parked.released.get(here.token.txid)
+        if part is not None and not gone and not here.is_left_out and sorted(rows) != sorted(parked.rows[part]):
+            raise Violation("S25", f"{good.name} has {here}, {letters.name} has {bad}, released is {part}")
+        if here.is_left_out and part is None:
+            rows = [*parked.whole.get(here.token.txid, ())]
+        for spout, position in sorted(rows) if part is None else ():
             if position != due.get(spout, 0):
                 raise Violation("S25", f"{good.name} has {here}, {letters.name} has {bad}, due is {due}")
             due[spout] = position + 1

@@ -119,7 +119,7 @@ class Oracle:
         if before is not None:
             self._compare(before, after)
         if self.damaged is None:
-            check_agreement(self.world.stores, self.committed, self.world.group_max)
+            check_agreement(self.world.stores, self.committed, self.world.group_max, self.world.parked)
 
     def _parked(self, before: CoordinatorRecord | None, after: CoordinatorRecord) -> None:
         """S23: what is parked stays on the list until it is released or skipped, with the definition that it had."""
@@ -264,7 +264,7 @@ class Oracle:
         if self.world.together:
             check_together(self.world.stores)
         if self.damaged is None:
-            check_agreement(self.world.stores, self.committed, self.world.group_max)
+            check_agreement(self.world.stores, self.committed, self.world.group_max, self.world.parked)
 
     def was_damaged(self, kind: str) -> None:
         """From here on, stopping by one of some named errors is as right as going on; doubling and losing are not."""

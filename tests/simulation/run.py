@@ -182,12 +182,11 @@ def plan_faults(world: World, dice: Dice) -> None:
 
 def plan_parking(world: World, chance: random.Random) -> bool:
     """When an operator parks something, and mends it; whether one does."""
-    if "letters" in world.stores:
-        for _ in range(chance.choice([0, 3, 6])):
-            world.nemesis("letters", chance.uniform(FAULTY_SECONDS / 3, FAULTY_SECONDS))
-        return True
+    has_letters = "letters" in world.stores
+    for _ in range(chance.choice([0, 3, 6]) if has_letters else 0):
+        world.nemesis("letters", chance.uniform(FAULTY_SECONDS / 3, FAULTY_SECONDS))
     if chance.random() < 0.6:
-        return False
+        return has_letters
     for _ in range(chance.choice([1, 2, 4])):
         world.nemesis("park", chance.uniform(0.0, FAULTY_SECONDS), chance.choice([0, 0, 1, 3]))
     for _ in range(chance.choice([0, 1, 3])):
