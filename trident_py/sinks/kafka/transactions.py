@@ -195,7 +195,11 @@ class KafkaTransactions:
         """Raise the error that follows from an error of Kafka's."""
         match verdict:
             case Verdict.NEVER:
-                raise SinkError(f"{leading.who}: Kafka refuses: {shown_error(cause)}") from error
+                fix = ""
+                if cause.code() in _PERHAPS_STALE:  # a new producer has not found it either
+                    named = f"topic {self.topic!r}" if self.topic else "the topic that a row names"
+                    fix = f"; to fix this: create {named}, with that partition"
+                raise SinkError(f"{leading.who}: Kafka refuses: {shown_error(cause)}{fix}") from error
             case Verdict.THIS_BATCH:
                 raise BatchRefusedError(cause) from error
         raise StoreBusyException(
