@@ -126,11 +126,11 @@ class Oracle:
         parked, parking = self.world.parked, after.parked.parking
         for closing, txid in after.bindings.released.items():
             entry = after.parked.released_in(closing)
-            parked.released.setdefault(closing, (txid, entry.part if entry else 0))
-        entries = {(entry.txid, entry.part): entry for entry in after.parked.entries}
+            parked.released.setdefault(closing, parked.part_of(entry) if entry else (txid, 0))
+        entries = {parked.part_of(entry): entry for entry in after.parked.entries}
         parked.letters |= {part: entry.letters_of for part, entry in entries.items() if entry.letters_of}
         if parking is not None:
-            entries[parking.entry.txid, parking.entry.part] = parking.entry
+            entries[parked.part_of(parking.entry)] = parking.entry
             if parking.txid == parking.entry.txid:
                 self.numbers.setdefault(parking.txid, parking.entry.number)
         rows = {
@@ -141,8 +141,9 @@ class Oracle:
         self.require(not wrong, "S24" if "split" in wrong else "S23", wrong)
         if before is None:
             return
-        there = {(entry.txid, entry.part) for entry in before.parked.entries}
+        there = {parked.part_of(entry) for entry in before.parked.entries}
         for part in there - entries.keys():
+            parked.leaves(part)
             is_released = any(
                 parked.released.get(closed) == part for closed in range(before.current_txid, after.current_txid)
             )
@@ -154,7 +155,7 @@ class Oracle:
                 parked.skipped.add(part)
         was = before.parked.parking
         if was is not None and was != parking:
-            is_closed = after.current_txid > was.txid and (was.entry.txid, was.entry.part) in entries
+            is_closed = after.current_txid > was.txid and parked.part_of(was.entry) in entries
             self.require(is_closed, "S23", f"{was} is forgotten")
 
     def _compare(self, before: CoordinatorRecord, after: CoordinatorRecord) -> None:

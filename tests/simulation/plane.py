@@ -92,7 +92,6 @@ if TYPE_CHECKING:
     from tests.simulation.process import Process
 
 EMIT_SECONDS, JOB_SECONDS, COMMIT_SECONDS, LATE_SECONDS = 0.005, 0.1, 0.02, 6.0
-LETTERS_FROM = 10**6
 TASKS = 2
 NEVER = 10**15
 """In milliseconds."""
@@ -192,8 +191,7 @@ class Plane:
                     for spout, rows in by_spout.items()
                 }
                 if stored:
-                    txid = LETTERS_FROM + len(world.files)  # so that no two entries ever have the same place
-                    found.append(DeadLetters(branch=store.name, txid=txid, stored=stored))
+                    found.append(DeadLetters(branch=store.name, txid=world.oracle.committed, stored=stored))
         self.report(LettersStored(LettersRead(read.wish, tuple(found))))
 
     def try_commit(self, attempt: TransactionAttempt) -> None:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from attrs import define, evolve, field, frozen
 
+from coordinators.record.parking import Parked
 from coordinators.record.store import TopologyIdentity
 from tests.simulation.rules import Rules, Violation
 from trident_py.errors import StateError, StoreBusyException
@@ -82,7 +83,10 @@ class Entry:
 
 
 Part: TypeAlias = tuple[int, int]
-"""A parked transaction, by its first id, and the number of the part of it."""
+"""A parked transaction, by its first id, and a number of the part of it that no other part ever has."""
+
+REUSED = 1000
+"""The list numbers a part as one that has left it; here the difference of two such numbers is a multiple of this."""
 
 
 @define
@@ -95,6 +99,7 @@ class ParkedRows:
         released: for each transaction that released a part, which.
         skipped: the parts that are never released.
         letters: for each part that has dead letters, the store that left them out.
+        left: how often a part of a number has left the list.
         able: for each transaction about which the stores were asked, whether all could leave it out then.
     """
 
@@ -103,6 +108,17 @@ class ParkedRows:
     released: dict[int, Part] = field(factory=dict)
     skipped: set[Part] = field(factory=set)
     letters: dict[Part, str] = field(factory=dict)
+    left: Counter[Part] = field(factory=Counter)
+
+    def part_of(self, entry: Parked) -> Part:
+        """The part that an entry of the list is."""
+        return entry.txid, entry.part + REUSED * self.left[entry.txid, entry.part]
+
+    def leaves(self, part: Part) -> None:
+        """It is not on the list any more."""
+        txid, number = part
+        self.left[txid, number % REUSED] += 1
+
     able: dict[int, bool] = field(factory=dict)
 
     def in_order(self, store: Store, entry: Entry) -> Rows:
