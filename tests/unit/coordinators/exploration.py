@@ -132,7 +132,7 @@ class Scope:
     """How far to go; an operator has so many of ``wishes_max`` wishes, any of them, and parks ``parks_max`` times.
 
     With ``stores_rows``, an attempt may store rows before a transaction is parked; with ``splits``, one row of two of a
-    parked one may be found.
+    parked one may be found; with ``letters``, there are dead letters of the first transaction.
     """
 
     max_spout_pending: int
@@ -144,6 +144,7 @@ class Scope:
     parks_max: int = 0
     stores_rows: bool = False
     splits: bool = False
+    letters: bool = False
 
 
 EPOCH = 1
@@ -151,6 +152,9 @@ EPOCH = 1
 
 PARK = Wish("", Action.PARK, epoch=EPOCH)
 """The wish that parks."""
+
+LETTERS = Wish("", Action.LETTERS, epoch=EPOCH)
+"""The wish that lets a branch process its dead letters."""
 
 BISECT = Wish("", Action.BISECT, epoch=EPOCH)
 """The wish that splits."""
@@ -277,6 +281,9 @@ class Step:
                 return due.park(Parking(current, self._first_empty(current), entry_of(current)))
             case Wished(wish) if wish.action is Action.RELEASE:
                 return due.want(())
+            case Wished(wish, refusal="") if wish.action is Action.LETTERS:
+                entries = [*due.entries, evolve(letters_entry(), part=1)]
+                return evolve(due, entries=tuple(sorted(entries, key=lambda each: (each.txid, each.part))))
             case Ticked() if begun:
                 return due.bind(begun[0])
             case PhaseAcked() if command.current_txid > current:
@@ -448,6 +455,9 @@ class Explorer:
         yield Wished(Wish("", Action.RESUME if world.standing.paused_by else Action.PAUSE, epoch=EPOCH))
         yield Stopping()
         yield from self._parking(world)
+        if self.scope.letters and world.current_txid > 1 and not any(e.letters_of for e in world.parked.entries):
+            yield Wished(LETTERS, letters=(letters_entry(),))
+            yield Wished(LETTERS, refusal="there are none")
         for wish in world.wishes[:1]:
             yield Wished(wish)
         for txid in txids:
@@ -585,6 +595,14 @@ class Explorer:
 def entry_of(txid: int) -> Parked:
     """What the list has of a transaction."""
     return Parked(txid=txid, number=txid, definition={})
+
+
+def letters_entry() -> Parked:
+    """The dead letters of a branch."""
+    rows = StoredRows(file="letters", host="", bytes=0, hash="", rows=1)
+    return Parked(
+        txid=1, number=0, definition={"lines": None}, stored={"lines": rows}, is_wanted=True, letters_of="log"
+    )
 
 
 def split_of(entry: Parked) -> Split:

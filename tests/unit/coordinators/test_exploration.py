@@ -33,7 +33,15 @@ from coordinators.protocol.protocol import (
 from coordinators.record.parking import NOTHING_PARKED, Parking
 from coordinators.record.wishes import NOTHING_STANDS, Action, Hold, Wish
 from coordinators.values.attempt import TransactionAttempt
-from tests.unit.coordinators.exploration import INVARIANTS, Explorer, Restore, Scope, Violation, entry_of, restore
+from tests.unit.coordinators.exploration import (
+    INVARIANTS,
+    Explorer,
+    Restore,
+    Scope,
+    Violation,
+    entry_of,
+    restore,
+)
 
 COMMITTING = AttemptStatus.COMMITTING
 
@@ -51,6 +59,7 @@ SCOPES = [
     Scope(max_spout_pending=2, txid_max=3, attempt_max=1, group_max=2, parks_max=1),
     Scope(max_spout_pending=2, txid_max=2, attempt_max=2, store_intents=True, parks_max=1, stores_rows=True),
     Scope(max_spout_pending=1, txid_max=4, attempt_max=1, parks_max=1, splits=True),
+    Scope(max_spout_pending=1, txid_max=3, attempt_max=1, parks_max=1, letters=True),
 ]
 
 
@@ -547,6 +556,13 @@ class LosesTheRowsThatPass(MasterBatchCoordinator):
             yield self._store() if isinstance(command, StoreRecord) else command
 
 
+class LosesLetters(MasterBatchCoordinator):
+    def _carry_out(self, wished: Wished) -> Iterator[Command]:
+        for command in super()._carry_out(wished):
+            self.parked = evolve(self.parked, entries=tuple(e for e in self.parked.entries if not e.letters_of))
+            yield self._store() if isinstance(command, StoreRecord) else command
+
+
 class CommitsWhatIsParkedWithOthers(MasterBatchCoordinator):
     @property
     def _group_max(self) -> int:
@@ -668,6 +684,7 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
     ReleasesByAReplay: "parked",
     HasARowInBothParts: "parts",
     LosesTheRowsThatPass: "parts",
+    LosesLetters: "parked",
     CommitsWhatIsParkedWithOthers: "alone",
     restore_without_what_is_parked: "durable",
     restore_without_what_stands: "stands",
@@ -680,6 +697,7 @@ MUTATIONS: dict[type[MasterBatchCoordinator] | Restore, str] = {
 
 GATE = Scope(max_spout_pending=3, txid_max=4, attempt_max=1, store_intents=True, group_max=2, wishes_max=1)
 SPLITTING_GATE = Scope(max_spout_pending=1, txid_max=2, attempt_max=1, parks_max=1, splits=True)
+LETTERS_GATE = Scope(max_spout_pending=1, txid_max=2, attempt_max=1, letters=True)
 PARKING_GATE = Scope(max_spout_pending=2, txid_max=3, attempt_max=2, group_max=2, parks_max=1, stores_rows=True)
 
 
@@ -687,6 +705,8 @@ def gate_of(mutation: type[MasterBatchCoordinator] | Restore) -> Scope:
     """Where it is looked for."""
     if MUTATIONS[mutation] == "parts":
         return SPLITTING_GATE
+    if mutation is LosesLetters:
+        return LETTERS_GATE
     is_about_parking = mutation in (
         restore_without_what_is_parked,
         KeepsTheAttemptWhoseRowsNobodyWants,
