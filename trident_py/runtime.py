@@ -420,6 +420,7 @@ class _Leadership:
         streams.take_over(torn, transactions.together, committed)
         for threads in streams.workers.spouts:
             threads.restore(record)
+        streams.workers.parked.warn_of_missing(record.parked)
         streams.workers.parked.remove_others(record.parked.files)
 
     def _serve(self, reads: StateReads) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 from attrs import frozen
 
-from coordinators.record.parking import StoredRows
+from coordinators.record.parking import ParkedList, StoredRows
 from coordinators.record.store import TopologyIdentity
 from trident_py.interfaces.config import TridentConfig
 from trident_py.sinks.files.local_path import make_directory, sync
@@ -84,6 +84,17 @@ class ParkedRows:
             f"restore it, or let parked_dir be a directory that all machines share, then release the transaction "
             f"again; or skip it, and its rows never count"
         )
+
+    def warn_of_missing(self, parked: ParkedList) -> None:
+        """Warn of each file that is not here, as on another machine than the one that wrote it: a release would fail."""
+        for entry in parked.entries:
+            for spout, stored in entry.stored.items():
+                if not (self.directory / stored.file).is_file():
+                    log.warning(
+                        "topology %s: the rows of parked transaction %d from spout %r are not here: %s was written on %s. "
+                        "To fix this: let parked_dir be a directory that all machines share, and bring the file there",
+                        *(self.topology, entry.txid, spout, self.directory / stored.file, stored.host),
+                    )
 
     def remove_others(self, named: Collection[str]) -> None:
         """Remove the files that are not ``named``, because no record needs them."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from coordinators.record.parking import Parked, ParkedList
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.threads.parked_rows import LostRows, ParkedRows
 
@@ -44,3 +45,17 @@ def test_files_that_no_record_names_are_removed(tmp_path: Path) -> None:
     files.remove_others({kept.file})
     assert {path.name for path in tmp_path.iterdir()} == {kept.file, others.file}
     ParkedRows("t", "1234", tmp_path / "never").remove_others(set())
+
+
+def test_a_leader_on_another_machine_is_warned_of_rows_that_are_not_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, elsewhere = ParkedRows("t", "1234", tmp_path / "here"), ParkedRows("t", "1234", tmp_path / "elsewhere")
+    entry = Parked(txid=7, number=3, definition={"s": None}, stored={"s": here.store(str(ATTEMPT), "s", ROWS)})
+    parked = ParkedList(None, (entry,))
+    here.warn_of_missing(parked)
+    assert caplog.messages == []
+    elsewhere.warn_of_missing(parked)
+    (said,) = caplog.messages
+    assert "the rows of parked transaction 7 from spout 's' are not here" in said
+    assert "let parked_dir be a directory that all machines share" in said
