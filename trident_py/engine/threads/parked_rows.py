@@ -86,13 +86,14 @@ class ParkedRows:
         )
 
     def warn_of_missing(self, parked: ParkedList) -> None:
-        """Warn of each file that is not here, as on another machine than the one that wrote it: a release would fail."""
+        """Warn of each file that is not here, perhaps because another machine wrote it: a release would fail."""
         for entry in parked.entries:
             for spout, stored in entry.stored.items():
                 if not (self.directory / stored.file).is_file():
                     log.warning(
-                        "topology %s: the rows of parked transaction %d from spout %r are not here: %s was written on %s. "
-                        "To fix this: let parked_dir be a directory that all machines share, and bring the file there",
+                        "topology %s: the rows of parked transaction %d from spout %r are not here: %s was written on "
+                        "%s. To fix this: let parked_dir be a directory that all machines share, and bring the file "
+                        "there",
                         *(self.topology, entry.txid, spout, self.directory / stored.file, stored.host),
                     )
 
