@@ -72,7 +72,7 @@ def _session(directory: Path, servers: ExitStack) -> Iterator[SparkSession]:
 def local(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Have the driver on the loopback network."""
     return (
-        builder.config("spark.driver.memory", "1g")
+        builder.config("spark.driver.memory", "2g")  # processes that the kit kills leave their objects there
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
