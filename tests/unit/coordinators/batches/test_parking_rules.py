@@ -18,7 +18,7 @@ from coordinators.record.parking import Parked, StoredRows
 from coordinators.record.record import encode
 from coordinators.record.wishes import Action, Wish
 from coordinators.values.canonical import Fingerprint
-from coordinators.values.errors import PoisonBatchError
+from coordinators.values.errors import PoisonBatchError, TopologyError
 from tests.unit.coordinators.world import Numbers, World, attempt
 
 PARKS: dict[str, Any] = {"attempts": 1, "parks_poison": True}
@@ -249,6 +249,18 @@ def test_a_release_without_its_spout_is_refused_and_so_is_parking_without_a_batc
     world = with_one_parked()
     other = World(world.coordination, spouts={"other": Numbers()}, now=world.now).start()
     assert "has rows of spout 'lines', which this topology doesn't have" in refusal(other, Action.RELEASE)
+
+
+def test_a_release_does_not_lose_the_rows_of_a_spout_that_is_gone() -> None:
+    world = with_one_parked()
+    commits(world, "2:0")
+    assert wish(world, Action.RELEASE, 1) == ["BATCH 3:0"]
+    others = World(world.coordination, spouts={"others": Numbers(upto=2)}, now=world.now, wall=world.wall)
+    with pytest.raises(
+        TopologyError, match="is a release: transaction 1 has rows of spout 'lines', which this topology"
+    ):
+        others.start().run_until_quiet()
+    assert [each.txid for each in parked(world)] == [1]
 
 
 def test_an_empty_transaction_is_not_parked() -> None:
