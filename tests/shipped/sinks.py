@@ -98,18 +98,15 @@ def _whole(task: FileScanTask) -> str:
 
 def sqlite(directory: Path) -> Report:
     """A table in a file."""
-    path = directory / "rows.db"
-
-    def read() -> Rows:
-        with closing(sqlite3.connect(path)) as client:
-            found = client.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchall()
-            return client.execute("SELECT word, n FROM rows").fetchall() if found else []
-
-    return check_sink(lambda: SQLSink(f"sqlite:///{path}", "rows"), read, schema=SCHEMA)
+    return _in_a_file(directory)
 
 
 def sqlite_by_key(directory: Path) -> Report:
     """A table in a file, in which a row replaces the one with the same word."""
+    return _in_a_file(directory, mode="upsert", keys="word")
+
+
+def _in_a_file(directory: Path, **options: Any) -> Report:
     path = directory / "rows.db"
 
     def read() -> Rows:
@@ -117,7 +114,7 @@ def sqlite_by_key(directory: Path) -> Report:
             found = client.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchall()
             return client.execute("SELECT word, n FROM rows").fetchall() if found else []
 
-    return check_sink(lambda: SQLSink(f"sqlite:///{path}", "rows", mode="upsert", keys="word"), read, schema=SCHEMA)
+    return check_sink(lambda: SQLSink(f"sqlite:///{path}", "rows", **options), read, schema=SCHEMA)
 
 
 def postgres(directory: Path) -> Report:

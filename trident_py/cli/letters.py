@@ -39,7 +39,7 @@ def run(arguments: Namespace) -> int:
             f"state_dir of the topology",
             topology=arguments.name,
         )
-    letters = sorted(letters_in(place), key=lambda letter: (letter["txid"], letter["branch"], letter["row"]))
+    letters = letters_in(place)
     shown = letters[-arguments.last :]
     if arguments.json:
         print(json_text([{**letter, "row": json.loads(letter["row"])} for letter in shown], indent=2))

@@ -113,9 +113,8 @@ def _entries(coordination: Coordination, topology: str, txid: int) -> list[Parke
 def _read(files: ParkedRows, entries: list[Parked]) -> Iterator[SpoutRows]:
     for entry in entries:
         for spout, stored in entry.stored.items():
-            positions = [each for first, stop in stored.runs for each in range(first, stop)]
             rows = files.read(spout, stored)
-            yield SpoutRows(spout, rows.add_column(0, POSITION, pa.array(positions, pa.int64())))
+            yield SpoutRows(spout, rows.add_column(0, POSITION, pa.array(stored.positions, pa.int64())))
 
 
 def _write(found: list[SpoutRows], arguments: Namespace) -> None:

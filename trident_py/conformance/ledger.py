@@ -109,22 +109,11 @@ class Ledger:
 
     def leaves_out(self, token: CommitToken) -> None:
         """Record the call of a commit that leaves the transaction out: earlier attempts lose their rows, too."""
-        self._begun.add(token)
-        if token.epoch < self.fence:
-            return
-        left_out = [
-            Outcome(token.txid, frozenset([token]), rows, rows)
-            for each in self.outcomes
-            if (rows := {token.txid - 1: each.rows, token.txid: each.before}.get(each.last)) is not None
-        ]
-        self.outcomes = merged([*self.outcomes, *left_out])
+        self.replaces(token, ())
 
     def left_out(self, token: CommitToken) -> None:
         """Record that a commit that leaves its transaction out has returned."""
-        if token.epoch >= self.fence:
-            at_least = [each for each in self.outcomes if each.last >= token.txid]
-            left = [each for each in at_least if each.last > token.txid or each.rows == each.before]
-            self.outcomes = left or self.outcomes
+        self.replaced(token)
 
     def replaces(self, token: CommitToken, rows: Sequence[Row]) -> None:
         """Record the call of a commit that replaces the rows of earlier attempts of the transaction, by key."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from coordinators.record.parking import Parked
+from coordinators.record.parking import Parked, beginning
 from coordinators.values.errors import TridentError
 from trident_py.engine.threads.dead_letters import letters_in
 from trident_py.engine.threads.parked_rows import LostRows, ParkedRows, parked_directory
@@ -34,10 +34,9 @@ class RowsLeftOut:
         """
         place = dead_letters_place(self.config.state_dir, self.topology)
         try:
-            found = list(letters_in(place)) if place.is_file() else []
+            found = letters_in(place) if place.is_file() else []
         except sqlite3.Error as error:
             raise TridentError(f"the dead letters in {place} can't be read: {error}", topology=self.topology) from error
-        found.sort(key=lambda letter: (letter["txid"], letter["branch"], letter["row"]))
         return {"count": sum(each["count"] for each in found), "letters": found[-ROWS_MAX:]}
 
     def parked(self, txid: int, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -56,10 +55,10 @@ class RowsLeftOut:
         files = ParkedRows(self.topology, "", parked_directory(self.topology, self.config))
         for entry in entries:
             for spout, stored in entry.stored.items():
+                shown = stored.keeping(beginning(stored.runs, ROWS_MAX))
                 try:
-                    rows = files.read(spout, stored).slice(0, ROWS_MAX).to_pylist()
+                    rows = files.read(spout, shown).to_pylist()
                 except LostRows as error:
                     raise TridentError(str(error), topology=self.topology, txid=entry.txid) from error
-                positions = stored.positions[:ROWS_MAX]
-                numbered = [{"position": at, **row} for at, row in zip(positions, rows, strict=True)]
+                numbered = [{"position": at, **row} for at, row in zip(shown.positions, rows, strict=True)]
                 yield {"spout": spout, "count": stored.count, "rows": numbered}

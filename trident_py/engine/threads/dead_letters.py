@@ -23,8 +23,8 @@ from trident_py.rows.schema import arrow_schema
 COLUMNS = ("txid", "branch", "spout", "operation", "error", "row", "count")
 
 
-def letters_in(place: Path, txids: Collection[int] = (), branch: str = "") -> Iterator[dict[str, Any]]:
-    """Yield the letters in the file ``place`` that were not released, by column.
+def letters_in(place: Path, txids: Collection[int] = (), branch: str = "") -> list[dict[str, Any]]:
+    """Return the letters in the file ``place`` that were not released, by column, in the order of transactions.
 
     Args:
         place: the file.
@@ -34,6 +34,7 @@ def letters_in(place: Path, txids: Collection[int] = (), branch: str = "") -> It
     Raises:
         sqlite3.Error: the file can't be read.
     """
+    found: list[dict[str, Any]] = []
     with closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB '_*'")
         for (table,) in tables.fetchall():
@@ -41,7 +42,8 @@ def letters_in(place: Path, txids: Collection[int] = (), branch: str = "") -> It
             for row in rows:
                 letter = dict(zip(COLUMNS, row, strict=True))
                 if (not txids or letter["txid"] in txids) and branch in ("", letter["branch"]):
-                    yield letter
+                    found.append(letter)
+    return sorted(found, key=lambda letter: (letter["txid"], letter["branch"], letter["row"]))
 
 
 @frozen

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -128,7 +127,8 @@ class TopologyStreams:
 
     def expiring(self) -> Mapping[int, str]:
         """Return, by parked transaction, why its rows may soon be gone."""
-        return dict(ChainMap(*(dict(threads.coordinator.expiring) for threads in self.workers.spouts)))
+        told = [threads.coordinator.expiring for threads in self.workers.spouts]
+        return {txid: why for expiring in told for txid, why in expiring.items()}
 
     def take_over(self, partial_commit_txid: int, together: Sequence[Collection[int]], committed_txid: int) -> None:
         """Begin a leadership; the arguments are those of `TakenOver`."""
