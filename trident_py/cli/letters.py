@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from typing import Any
-from uuid import uuid4
 
 from rich.console import Console
 from rich.table import Column, Table
 
-from coordinators.record.wishes import Action, Wish
+from coordinators.record.wishes import Action
 from coordinators.values.error_text import counted
 from trident_py.cli.terminal import cell, json_text
-from trident_py.cli.tx import user_name
+from trident_py.cli.tx import mend
 from trident_py.cli.usage import UsageError, config_of
-from trident_py.cli.wish import send
 from trident_py.engine.threads.dead_letters import COLUMNS, letters_in
 from trident_py.errors import TridentError
 from trident_py.streams.dead_letters import dead_letters_place
@@ -51,15 +49,7 @@ def run(arguments: Namespace) -> int:
 def _release(arguments: Namespace) -> int:
     if bool(arguments.txids) == arguments.all:
         raise UsageError("trident dead-letters NAME release TXID …, or trident dead-letters NAME release --all")
-    wish = Wish(
-        uuid4().hex,
-        Action.LETTERS,
-        reason=arguments.reason.strip(),
-        txids=tuple(arguments.txids),
-        branch=arguments.branch,
-        by=user_name(),
-    )
-    return send(wish, arguments)
+    return mend(arguments, Action.LETTERS, arguments.branch)
 
 
 def _print(letters: list[dict[str, Any]], hidden: int) -> None:

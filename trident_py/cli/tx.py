@@ -49,7 +49,7 @@ def run(arguments: Namespace) -> int:
     if arguments.action == "rows":
         return rows.run(arguments, user_name())
     if arguments.action not in ("list", "show"):
-        return _mend(arguments)
+        return mend(arguments, Action(arguments.action))
     parked = _parked(arguments)
     with closing(history_of(arguments.name, config_of(arguments))) as history:
         if arguments.action == "list":
@@ -93,12 +93,14 @@ def _check(arguments: Namespace) -> None:
         raise UsageError(words)
 
 
-def _mend(arguments: Namespace) -> int:
+def mend(arguments: Namespace, action: Action, branch: str = "") -> int:
+    """Send the leader the command about the transactions that ``arguments`` name; return the exit code of `send`."""
     wish = Wish(
         uuid4().hex,
-        Action(arguments.action),
+        action,
         reason=arguments.reason.strip(),
         txids=tuple(arguments.txids),
+        branch=branch,
         by=user_name(),
     )
     return send(wish, arguments)

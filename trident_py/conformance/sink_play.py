@@ -282,7 +282,7 @@ class SinkPlay(Play):
         return found
 
     def replace(self, txid: int) -> None:
-        """Decide that the rows of each attempt of ``txid`` replace those of the attempts before, by `replaces_by`."""
+        """Decide that each attempt of ``txid`` replaces the rows of earlier ones, by `replaces_by`."""
         self._replaced.add(txid)
 
     def leave_out(self, txid: int) -> None:

@@ -354,11 +354,12 @@ class Workers:
 
     def _emit(self, emit: Emit) -> None:
         threads = self._spout(emit.spout)
-        readers = [n for n, reads in enumerate(self.branches) if emit.spout in reads and not emit.stores]
+        running = range(len(self.branches)) if emit.branches is None else sorted(emit.branches)
+        readers = [number for number in running if emit.spout in self.branches[number]]
         emission = SpoutEmission(
             emit=emit,
             spout=threads,
-            readers=[each for each in readers if emit.branches is None or each in emit.branches],
+            readers=[] if emit.stores else readers,
             is_reread=emit.spout in self.rereads,
             sifting=self.sifting[emit.spout],
             jobs=self.jobs,

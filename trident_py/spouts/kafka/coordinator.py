@@ -108,7 +108,7 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         return lag
 
     def expiring(self, metadata: list[StoredRange]) -> str:
-        """Return whether the topic has deleted records up to those of a batch, or nearly so."""
+        """Return why records of a batch may soon be deleted: its topic keeps few older ones, or none."""
         for stored in metadata:
             each = OffsetRange.parse(stored)
             first, last = self._kept.get((each.topic, each.partition), (0, 0))
