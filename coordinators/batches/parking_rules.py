@@ -174,7 +174,7 @@ class ParkingRules:
             return refusal
         if self._parked.entry(wish.txids[0]) is None:
             return f"only dead letters of transaction {wish.txids[0]} are here: `trident dead-letters` shows them"
-        is_begun = any(each.is_wanted for each in self._named(wish) if not each.letters_of)
+        is_begun = any(each.is_wanted for each in self._parked.parts(wish.txids[0]))
         return f"transaction {wish.txids[0]} is being released" if is_begun else ""
 
     def _refused_retry(self, wish: Wish) -> str:

@@ -95,7 +95,8 @@ class TridentSpoutCoordinator:
             is_defined = ask.definite or self.coordinator.is_ready(ask.txid)
             answer = self._define(ask) if is_defined else self._not_ready(ask)
             self.lag = dict(self.coordinator.lag())
-            self._look_at(ask.parked)
+            if isinstance(answer, NotReady) or not answer.more:  # once a request is enough
+                self._look_at(ask.parked)
             return answer
         except BaseException as error:  # noqa: BLE001 - user code: every exception is reported to the driver
             return DefinitionFailed(self.tx_id, ask.number, ask.txid, error)

@@ -31,7 +31,6 @@ from coordinators.protocol.protocol import Wished
 from coordinators.record.parking import Parked, Runs, Split, StoredRows, runs_of, selected, size_of
 from coordinators.record.wishes import Action, Wish
 from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
-from coordinators.values.canonical import Json
 from coordinators.values.error_text import error_text
 from coordinators.values.errors import SpoutError, our_bug
 
@@ -71,15 +70,10 @@ class _Bisecting:
     interrupted: int = 0
 
     @property
-    def missing(self) -> Mapping[str, Json]:
-        """The definitions of the spouts with rows that must still be stored."""
-        return {spout: each for spout, each in self.entry.definition.items() if spout not in self.entry.stored}
-
-    @property
     def is_over(self) -> bool:
         """Whether there is a result."""
         if self.wish.action is Action.ROWS:
-            return bool(self.refusal) or not self.missing
+            return bool(self.refusal) or not self.entry.unstored
         return bool(self.refusal) or (self.search is not None and self.search.trial is None)
 
     def take(self, *, fails: bool) -> None:
@@ -141,8 +135,8 @@ class BisectDesk:
         self._trials += 1
         entry = running.entry
         batch = Batch(attempt=attempt, number=entry.number, metadata=entry.definition, time=time, edges=())
-        if running.missing:
-            return evolve(batch, metadata=running.missing, parks=attempt.attempt_id, stores=True)
+        if entry.unstored:
+            return evolve(batch, metadata=entry.unstored, parks=attempt.attempt_id, stores=True)
         if running.raising is None:
             running.raising = set()
             return evolve(batch, stored=entry.stored, sieves=True)

@@ -183,6 +183,11 @@ class Parked:
         return sum(each.count for each in self.stored.values())
 
     @property
+    def unstored(self) -> dict[str, Json]:
+        """The metadata of its batch, by spout, where only the source has the rows."""
+        return {spout: metadata for spout, metadata in self.definition.items() if spout not in self.stored}
+
+    @property
     def waits(self) -> bool:
         """Whether the next new transaction is its release."""
         return self.is_wanted and not self.released_as
@@ -298,9 +303,13 @@ class ParkedList:
         """Return true if ``txid`` commits only empty."""
         return self.parking is not None and self.parking.txid == txid
 
+    def parts(self, txid: int) -> tuple[Parked, ...]:
+        """Return the parts of the parked transaction ``txid``, without dead letters; none: it is not on the list."""
+        return tuple(each for each in self.entries if each.txid == txid and not each.letters_of)
+
     def entry(self, txid: int) -> Parked | None:
-        """Return the parked transaction ``txid``, the first part of it; None: it is not on the list."""
-        return next((each for each in self.entries if each.txid == txid and not each.letters_of), None)
+        """Return the first part of the parked transaction ``txid``; None: it is not on the list."""
+        return next(iter(self.parts(txid)), None)
 
     def released_in(self, txid: int) -> Parked | None:
         """Return the entry that ``txid`` releases; None: it releases none."""
@@ -308,11 +317,7 @@ class ParkedList:
 
     def only_in(self, spout: str) -> dict[int, Json]:
         """Return, by transaction, the metadata of parked batches whose rows only the source of ``spout`` has."""
-        return {
-            each.txid: each.definition[spout]
-            for each in self.entries
-            if spout in each.definition and spout not in each.stored
-        }
+        return {each.txid: each.unstored[spout] for each in self.entries if spout in each.unstored}
 
     @property
     def files(self) -> frozenset[str]:

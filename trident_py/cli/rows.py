@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from uuid import uuid4
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from coordinators.backends.coordination import Coordination
-from coordinators.record.parking import Parked
+from coordinators.record.parking import NOTHING_PARKED, Parked
 from coordinators.record.wishes import Action, Wish
 from coordinators.values.error_text import counted, safe_text
 from coordinators.values.errors import TridentError
@@ -88,7 +88,7 @@ def parked_rows(arguments: Namespace, by: str) -> list[SpoutRows] | None:
         raise TridentError(str(error), topology=arguments.name, txid=txid) from error
 
 
-def _with_rows(arguments: Namespace, coordination: Coordination, wish: Wish) -> list[Parked]:
+def _with_rows(arguments: Namespace, coordination: Coordination, wish: Wish) -> Sequence[Parked]:
     """Return the parts of the parked transaction, all rows of which are stored; none if it is not parked.
 
     Raises:
@@ -96,7 +96,7 @@ def _with_rows(arguments: Namespace, coordination: Coordination, wish: Wish) -> 
     """
     (txid,) = wish.txids
     entries = _entries(coordination, arguments.name, txid)
-    if all(each.definition.keys() <= each.stored.keys() for each in entries):
+    if not any(each.unstored for each in entries):
         return entries
     seconds = seconds_for(wish.action) if arguments.timeout is None else arguments.timeout
     answer = answer_to(wish, arguments.name, coordination, seconds)
@@ -105,12 +105,12 @@ def _with_rows(arguments: Namespace, coordination: Coordination, wish: Wish) -> 
     return _entries(coordination, arguments.name, txid)
 
 
-def _entries(coordination: Coordination, topology: str, txid: int) -> list[Parked]:
+def _entries(coordination: Coordination, topology: str, txid: int) -> Sequence[Parked]:
     record = coordination.describe(topology).record
-    return [each for each in record.parked.entries if each.txid == txid and not each.letters_of] if record else []
+    return (record.parked if record else NOTHING_PARKED).parts(txid)
 
 
-def _read(files: ParkedRows, entries: list[Parked]) -> Iterator[SpoutRows]:
+def _read(files: ParkedRows, entries: Sequence[Parked]) -> Iterator[SpoutRows]:
     for entry in entries:
         for spout, stored in entry.stored.items():
             rows = files.read(spout, stored)

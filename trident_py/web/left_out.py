@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from coordinators.record.parking import Parked, beginning
+from coordinators.record.parking import Parked, ParkedList, beginning
 from coordinators.values.errors import TridentError
 from trident_py.engine.threads.dead_letters import letters_in
 from trident_py.engine.threads.parked_rows import LostRows, ParkedRows, parked_directory
@@ -47,8 +47,8 @@ class RowsLeftOut:
         Raises:
             TridentError: the rows can't be read here.
         """
-        mine = [entry for entry in map(Parked.from_json, entries) if entry.txid == txid and not entry.letters_of]
-        is_stored = bool(mine) and all(each.definition.keys() <= each.stored.keys() for each in mine)
+        mine = ParkedList(entries=tuple(map(Parked.from_json, entries))).parts(txid)
+        is_stored = bool(mine) and not any(each.unstored for each in mine)
         return {"stored": is_stored, "spouts": list(self._read(mine)) if is_stored else []}
 
     def _read(self, entries: Sequence[Parked]) -> Iterator[dict[str, Any]]:
