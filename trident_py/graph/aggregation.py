@@ -207,13 +207,23 @@ class Aggregation(Operation):
         return gathered.staged(self._stage(gathered.rows, fields, accumulators), fields.target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        """Process all rows once; only Spark knows the number of partitions."""
+        """Process all rows once, and return groups in the order of `build`.
+
+        Raises:
+            NeedsSpark: only Spark knows the number of partitions.
+        """
+        return self.unordered_on_rows(inputs, batch_id, sorts=self.is_native)
+
+    def unordered_on_rows(
+        self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None, *, sorts: bool = False
+    ) -> RowFlow:
+        """Process all rows once, with the groups in any order, or sorted."""
         if self.scope is Scope.PARTITION:
             raise NeedsSpark(self.title)
         (flow,) = inputs
         fields = self.fields(flow.schema)
         accumulators = [call.accumulator(batch_id, self.title) for call in self.calls]
-        return flow.staged(self._stage(flow.rows, fields, accumulators), fields.target)
+        return flow.staged(self._stage(flow.rows, fields, accumulators, sorts=sorts), fields.target)
 
     def _gathered(self, flow: Flow) -> Flow:
         if not self.keys:
@@ -227,6 +237,7 @@ class Aggregation(Operation):
         accumulators: Sequence[Accumulator[Any]],
         *,
         partial: bool = False,
+        sorts: bool = False,
     ) -> GroupStage:
         return GroupStage(
             rows=rows,
@@ -235,6 +246,7 @@ class Aggregation(Operation):
             accumulator=accumulators[0] if len(accumulators) == 1 else ChainAccumulator(tuple(accumulators)),
             target=fields.target,
             partial=partial,
+            sorts=sorts,
             title=self.title,
             is_tagged=self.is_tagged,
         )

@@ -154,7 +154,7 @@ class AggregateState(Output):
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
         if isinstance(self.aggregator, CombinerAggregator):
-            return self.aggregation.on_rows(inputs, batch_id)
+            return self.aggregation.unordered_on_rows(inputs, batch_id)
         (flow,) = inputs
         return flow.then(self.reduced(flow.schema))
 

@@ -201,6 +201,7 @@ class GroupStage:
         target: the keys, and the fields of the results.
         partial: whether a group may be emitted in several rows, because another fold follows.
         title: the user's call, for messages.
+        sorts: whether the groups come in Spark's order of their keys, not in the order of their first rows.
         is_tagged: whether the first key is a transaction's number, before the user's group fields.
         node: the node of the stage; the aggregator's counters belong to it.
     """
@@ -212,6 +213,7 @@ class GroupStage:
     target: t.StructType
     partial: bool
     title: str
+    sorts: bool = False
     is_tagged: bool = False
     node: str = field(factory=built_node)
 
@@ -243,7 +245,7 @@ class GroupStage:
                 groups[key] = accumulator.following(groups[key], view) if key in groups else accumulator.first(view)
 
     def _results(self, groups: Groups) -> Iterator[pa.RecordBatch]:
-        given = iter(groups.items())
+        given = iter(sorted(groups.items(), key=self._order) if self.sorts else groups.items())
         while call := list(islice(given, CHUNK_ROWS)):
             counting_at(self.node)
             values = [value for _, value in call]
@@ -256,6 +258,9 @@ class GroupStage:
                     for result in self.accumulator.results(value)
                 ]
             yield record_batch(columns_of(rows, len(self.target.fields)), self.target, self.title)
+
+    def _order(self, group: tuple[tuple[Any, ...], Any]) -> tuple[Any, ...]:
+        return tuple(spark_order(value, key.dataType) for value, key in zip(group[0], self.keys.fields, strict=True))
 
     def _turned_to(self, keys: Iterable[Values]) -> Iterable[Any]:
         return self._counting_for(keys) if self.is_tagged and is_counting() else keys
@@ -293,6 +298,20 @@ def _key_converter(kind: t.DataType) -> Callable[[Any], Any] | None:
             converters = [_key_converter(field.dataType) or _same for field in kind.fields]
             return lambda row: None if row is None else tuple(f(v) for f, v in zip(converters, row, strict=True))
     return None
+
+
+def spark_order(value: Any, kind: t.DataType) -> tuple[Any, ...]:
+    """Return a value that compares with others of ``kind`` as in Spark: null is the least, NaN the greatest."""
+    if value is None:
+        return (0,)
+    match kind:
+        case t.FloatType() | t.DoubleType():
+            return (2,) if math.isnan(value) else (1, value)
+        case t.ArrayType():
+            return 1, tuple(spark_order(each, kind.elementType) for each in value)
+        case t.StructType():
+            return 1, tuple(spark_order(each, part.dataType) for each, part in zip(value, kind.fields, strict=True))
+    return 1, value
 
 
 def _same(value: Any) -> Any:
