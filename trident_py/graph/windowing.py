@@ -8,8 +8,8 @@ from decimal import localcontext
 from itertools import chain
 from typing import Any, ClassVar
 
-from attrs import define, field, frozen
-from pyspark.sql.types import StructType
+from attrs import define, evolve, field, frozen
+from pyspark.sql.types import StructField, StructType
 
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import CommitToken, TransactionAttempt
@@ -18,7 +18,7 @@ from coordinators.values.transaction_time import MILLIS
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregateCall, AnyAggregator, schema_call
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import RowFlow
+from trident_py.graph.graph import RowFlow, RowWise
 from trident_py.graph.output import Output, OutputPlace, described_state
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.identity import class_names
@@ -176,6 +176,7 @@ class WindowState(Output):
         emits_keys: whether results begin with the values of ``keys``.
         in_fields: the fields that the aggregator may read.
         call: the aggregator.
+        tag: the field with the transaction of a row, before the stored fields, in a shared job; else empty.
     """
 
     title: str
@@ -186,6 +187,7 @@ class WindowState(Output):
     emits_keys: bool
     in_fields: tuple[str, ...]
     call: AggregateCall
+    tag: str = ""
 
     kind: ClassVar[str] = "window"
     is_repeatable: ClassVar[bool] = False  # the windows that a batch fires depend on the time of its commit
@@ -239,13 +241,19 @@ class WindowState(Output):
         """Return whether results have the bounds: windows by time have them, unless the aggregator has such fields."""
         return self.window.is_timed and not {name.lower() for name in results.names} & set(BOUNDS.names)
 
+    def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> WindowState:
+        return evolve(self, tag=field.name)
+
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
         """Return the fields that are stored."""
-        return inputs[0].select(self.fields(inputs[0].schema).names)
+        return inputs[0].select(self._tagged(inputs[0].schema))
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
         (flow,) = inputs
-        return flow.then(project_step(flow.schema, self.fields(flow.schema).names))
+        return flow.then(project_step(flow.schema, self._tagged(flow.schema)))
+
+    def _tagged(self, source: StructType) -> list[str]:
+        return [*([self.tag] if self.tag else []), *self.fields(source).names]
 
     def fields(self, source: StructType) -> StructType:
         """Return the fields of the stored rows."""
