@@ -177,7 +177,9 @@ FLOORS = """
     wishing coordination
     history telemetry
     engine.wiring
-    engine.threads engine.spark engine.rows engine.monitoring
+    engine.threads engine.spark engine.monitoring
+    engine.resident
+    engine.rows
     engine.ports
     engine.plane
     streams planner
@@ -357,7 +359,7 @@ def test_few_modules_are_at_the_root() -> None:
 PURE = """
     coordinators.backends coordinators.batches coordinators.driver coordinators.protocol coordinators.record
     coordinators.script coordinators.status coordinators.takeover coordinators.values
-    engine.monitoring engine.plane engine.ports engine.rows engine.spark engine.threads engine.wiring
+    engine.monitoring engine.plane engine.ports engine.resident engine.rows engine.spark engine.threads engine.wiring
     graph history interfaces operations participants planner rows spouts spouts.files states streams
     telemetry web windows worker
 """
@@ -371,6 +373,8 @@ WITH_SPARK = {
     "trident_py.engine.spark.shared_job",
     "trident_py.engine.spark.spark_engine",
     "trident_py.engine.spark.task_reports",
+    "trident_py.engine.resident.resident_tasks",
+    "trident_py.engine.resident.settings",
 }
 """Those of them that run jobs: tests/integration shows what they do."""
 

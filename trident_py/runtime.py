@@ -39,6 +39,7 @@ from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.job_names import JobNames
 from trident_py.engine.ports.reads import StateReads
 from trident_py.engine.ports.requests import Requests
+from trident_py.engine.resident.settings import ResidentSettings
 from trident_py.engine.rows.row_engine import RowEngine, spark_needed
 from trident_py.engine.spark.shared_job import small_session
 from trident_py.engine.spark.spark_engine import SparkEngine
@@ -119,7 +120,9 @@ def start_topology(
             steps.info("topology %s: %s", name, "connecting to ZooKeeper" if config.zookeeper else "starting ZooKeeper")
             coordination = resources.enter_context(coordination_of(config))
         coordination.ensure_answering(name)
-        engine = _spark(plan, spark, code, resources) if needs_spark else RowEngine(plan=plan, resources=resources)
+        engine = (
+            _spark(plan, config, spark, code, resources) if needs_spark else RowEngine(plan=plan, resources=resources)
+        )
         for warning in warnings(engine.plan.graph):
             log.warning("%s", warning)
         steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
@@ -151,7 +154,13 @@ def _needs_spark(plan: Plan, spark: SparkSession | None, coordination: Coordinat
     return True
 
 
-def _spark(plan: Plan, spark: SparkSession | None, code: Path | Collection[Path], resources: ExitStack) -> SparkEngine:
+def _spark(
+    plan: Plan,
+    config: TridentConfig,
+    spark: SparkSession | None,
+    code: Path | Collection[Path],
+    resources: ExitStack,
+) -> SparkEngine:
     """Return the engine: a new session of the topology, and a second one for jobs over few rows."""
     name = plan.graph.topology
     steps.info("topology %s: starting Spark", name)
@@ -160,7 +169,8 @@ def _spark(plan: Plan, spark: SparkSession | None, code: Path | Collection[Path]
     modules = ship(code, session, small)
     checked = check(plan, session)
     ensure_workers(session, name, modules)
-    return SparkEngine(plan=checked, session=session, small=small)
+    residents = ResidentSettings.of(config, session)
+    return SparkEngine(plan=checked, session=session, small=small, residents=residents)
 
 
 @frozen(kw_only=True, eq=False)
@@ -434,6 +444,7 @@ class _Leadership:
             late=reads.thread.late,
             lag=streams.lag,
             expiring=streams.expiring,
+            resident_tasks=streams.workers.jobs.resident_tasks,
         )
 
     def _driver(

@@ -83,6 +83,7 @@ class Publisher:
         late: describes the work for which commits have waited too long; empty: none.
         lag: returns how many records wait in the sources, by spout and part of it.
         expiring: returns, by parked transaction, why its rows may soon be gone.
+        resident_tasks: returns the numbers of `TopologyStatus.resident_tasks`.
         status: the last published status; any thread may read it.
     """
 
@@ -91,6 +92,7 @@ class Publisher:
     late: Callable[[], str] = str
     lag: Callable[[], Mapping[str, Mapping[str, int]]] = dict
     expiring: Callable[[], Mapping[int, str]] = dict
+    resident_tasks: Callable[[], Mapping[str, int]] = dict
     status: TopologyStatus = field(init=False)
     _identity: TopologyIdentity = field(init=False)
     _admission: Admission = field(init=False)  # only read, with everything that it refers to
@@ -115,6 +117,7 @@ class Publisher:
             standing=machine.standing,
             parked=machine.parked.entries,
             parking=machine.parked.parking_txid,
+            resident_tasks=self.resident_tasks(),
         )
 
     def leads(self, wall: float) -> None:
@@ -295,6 +298,7 @@ class Publisher:
             counts=self._totals.by_name,
             lag=self.lag(),
             expiring=self.expiring(),
+            resident_tasks=self.resident_tasks(),
             sources=tuple(wait.status(spout) for spout, wait in failures.patience.waits.items()),
             failures={txid: each for txid, each in failures.retries.known.items() if txid >= current_txid},
             seconds_ahead=times.ahead / MILLIS,

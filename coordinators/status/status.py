@@ -138,6 +138,9 @@ class TopologyStatus(Mapping[str, Any]):
         parking: the transaction that is just being parked; None: none is.
         expiring: by parked transaction, why its source may soon not have its rows any more, as returned by
             `BatchCoordinator.expiring`.
+        resident_tasks: the number of Spark tasks that stay for small batches is ``there``. The number of requests with
+            an answer is ``answered``, of those that ran as jobs instead ``given_back``, and of late answers
+            ``dropped``. Empty: no tasks stay.
     """
 
     topology: str
@@ -157,6 +160,7 @@ class TopologyStatus(Mapping[str, Any]):
     counts: Mapping[str, int] = field(factory=dict)
     lag: Mapping[str, Mapping[str, int]] = field(factory=dict)
     expiring: Mapping[int, str] = field(factory=dict)
+    resident_tasks: Mapping[str, int] = field(factory=dict)
     sources: tuple[SourceStatus, ...] = ()
     failures: Mapping[int, Failure] = field(factory=dict)
     seconds_ahead: float = 0.0

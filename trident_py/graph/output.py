@@ -38,6 +38,9 @@ class Output(Operation):
     kind: ClassVar[str]
     changes_states: ClassVar[bool] = True
 
+    passes_rows: ClassVar[bool] = False
+    """Whether it receives the rows of a transaction just as its stream has them, if small transactions share a job."""
+
     def engine(self, inputs: Sequence[Node]) -> Engine:
         """Return no engine: rows are passed on unchanged."""
         return Engine.NONE

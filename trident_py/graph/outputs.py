@@ -261,6 +261,7 @@ class WrittenSink(Output):
     sink: TransactionalSink[Any]
 
     kind: ClassVar[str] = "sink"
+    passes_rows: ClassVar[bool] = True
 
     @property
     def database(self) -> Database | None:

@@ -99,6 +99,11 @@ def _whole(minimum: int) -> Callable[[Any, Attribute[Any], Any], None]:
     return check
 
 
+def _tasks(_: object, attribute: Attribute[Any], value: object) -> None:
+    if value != "auto" and (type(value) is not int or value < 0):
+        raise ConfigError(f"{attribute.name} must be 'auto' or a whole number of at least 0, not {value!r}")
+
+
 def _one_of(*known: str) -> Callable[[Any, Attribute[Any], Any], None]:
     def check(_: object, attribute: Attribute[Any], value: object) -> None:
         if value not in known:
@@ -214,6 +219,11 @@ class TridentConfig:
             batch, below 1.0. A batch with more bad rows fails.
         parked_dir: the directory for rows of parked transactions whose spouts can't emit them again; it must be one
             that all machines share on which the topology may run. None: ``state_dir``.
+        resident_tasks: how many Spark tasks stay while the topology runs. A small batch goes to one of them instead of
+            a Spark job, and takes a few milliseconds. Each task keeps a slot. ``"auto"``: up to half of the slots,
+            while small batches come; 0: none (docs/how-to/milliseconds.md).
+        driver_host: the address of this machine that executors reach, for resident tasks. None: that of the Spark
+            session.
         accept: the intended changes of the topology: strings that a start prints when it refuses the changes. Each
             string matches one change and is used once; after that it may be kept or removed
             (docs/how-to/changing-a-topology.md).
@@ -246,6 +256,8 @@ class TridentConfig:
     on_bad_row: str = field(default="fail", validator=_one_of("fail", "quarantine"))
     bad_rows_max: float = field(default=1000, validator=_bad_rows)
     parked_dir: Path | None = field(default=None, converter=optional(Path))
+    resident_tasks: int | str = field(default=0, validator=_tasks)
+    driver_host: str | None = None
     accept: tuple[str, ...] = field(default=(), converter=_texts, validator=_changes)
     zookeeper: str | None = field(default=None, validator=_connection_string)
     zookeeper_auth: Secret | None = field(default=None, converter=as_login)

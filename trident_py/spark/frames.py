@@ -78,6 +78,11 @@ def map_batches(
     return mapped(given, stage, target, classify, profile)
 
 
+def run_in_tasks(session: SparkSession, count: int, stage: Stage) -> None:
+    """Run ``stage``, which yields no rows, in ``count`` tasks of one job; return when all of them have ended."""
+    session.range(0, count, 1, count).mapInArrow(stage, "id bigint").collect()
+
+
 def frame_of_rows(session: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
     """Return rows on the driver as a frame.
 

@@ -17,6 +17,9 @@ from pyspark.sql import SparkSession
 DESCRIPTION = "spark.job.description"
 """The thread property that `SparkContext.setJobDescription` sets; Spark has no method to read or reset it."""
 
+GROUP = "spark.jobGroup.id"
+"""The thread property that `SparkContext.setJobGroup` sets."""
+
 
 def spark_context(session: SparkSession) -> SparkContext | None:
     """Return the context of a classic session; None for Spark Connect."""
@@ -65,15 +68,35 @@ def described(session: SparkSession, description: str) -> Iterator[None]:
         target.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
 
 
-def stages(session: SparkSession) -> dict[str, str]:
-    """Return the active stages of this application, a sentence for each; empty for Spark Connect."""
+@contextmanager
+def grouped(session: SparkSession, group: str) -> Iterator[None]:
+    """Put every job that this thread starts inside into ``group``; no effect on Spark Connect."""
+    target = spark_context(session)
+    if target is None:
+        yield
+        return
+    before = target.getLocalProperty(GROUP)
+    target.setLocalProperty(GROUP, group)
+    try:
+        yield
+    finally:
+        target.setLocalProperty(GROUP, before)  # type: ignore[arg-type]  # None removes it
+
+
+def stages(session: SparkSession, but_of_group: str) -> dict[str, str]:
+    """Return the active stages of this application, a sentence for each; empty for Spark Connect.
+
+    Those of the jobs in ``but_of_group`` are left out.
+    """
     context = spark_context(session)
     if context is None:
         return {}
     tracker = context.statusTracker()
+    infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(but_of_group)]
+    others = {stage for info in infos if info is not None for stage in info.stageIds}
     hosts = sorted({each.host for each in tracker.getExecutorInfos() if each.numRunningTasks})
     where = f" on {', '.join(hosts)}" if hosts else ""
-    found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if stage not in others]
     return {
         f"stage {each.stageId}": f"Spark stage {each.stageId}: {each.numCompletedTasks} of {each.numTasks} tasks done, "
         f"{each.numActiveTasks} running{where if each.numActiveTasks else ''}"

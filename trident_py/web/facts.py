@@ -60,6 +60,7 @@ def status_facts(status: TopologyStatus, leader: Leader | None = None) -> dict[s
         "waits_for": wait_facts(status.waits_for),
         "parked": [each.to_json() for each in status.parked],
         "expiring": {str(txid): why for txid, why in status.expiring.items()},
+        "resident_tasks": dict(status.resident_tasks),
         "error": None if status.error is None else str(status.error),
         "events_dropped": status.events_dropped,
         "history_error": status.history_error,

@@ -13,6 +13,8 @@ from attrs import define, field
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.values.attempt import TransactionAttempt
+from tests.topologies import until
+from trident_py import LocalCoordination, TridentConfig
 from trident_py.engine.plane import emitted
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Aggregator, CombinerAggregator, MultiReducer, ReducerAggregator
@@ -22,6 +24,7 @@ from trident_py.operations.builtin import Count
 from trident_py.planner.plan import check, plan
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.spouts.feeder import FeederBatchSpout
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
 from trident_py.streams.stream import Stream
@@ -155,7 +158,7 @@ class Seen(StateUpdater[State]):
         self.rows += [tuple(row) for row in tuples]
 
 
-ROADS = ["a job of its own", "a shared job", "on the driver"]
+ROADS = ["a job of its own", "a shared job", "on the driver", "a resident task"]
 Declare = Callable[[Stream], Stream]
 
 
@@ -170,8 +173,20 @@ class Roads:
         """All of `ROWS` in one batch."""
         self.patch.setattr(emitted, "SMALL_ROWS", 0 if road == "a job of its own" else 4096)
         topology = TridentTopology("ordered")
-        declare(topology.new_stream("s", FixedBatchSpout(SCHEMA, len(ROWS), *ROWS)))
-        run_batches(topology, spark=None if road == "on the driver" else self.spark)
+        if road == "a resident task":
+            self._run_there(topology, declare)
+        else:
+            declare(topology.new_stream("s", FixedBatchSpout(SCHEMA, len(ROWS), *ROWS)))
+            run_batches(topology, spark=None if road == "on the driver" else self.spark)
+
+    def _run_there(self, topology: TridentTopology, declare: Callable[[Stream], object]) -> None:
+        feeder, config = FeederBatchSpout(SCHEMA), TridentConfig(resident_tasks=1)
+        declare(topology.new_stream("s", feeder))
+        with topology.start(config, spark=self.spark, coordination=LocalCoordination()) as query:
+            until(lambda: query.status.resident_tasks["there"] == 1)
+            feeder.feed(ROWS)
+            query.process_all_available()
+            assert query.status.resident_tasks["answered"] == 1
 
     def updater(self, road: str, declare: Declare) -> list[Any]:
         """What an updater sees."""
@@ -215,8 +230,8 @@ def test_an_updater_and_a_window_see_the_order_of_the_batch_on_every_road(roads:
 def test_behind_other_partitions_each_keeps_its_order_and_a_small_batch_keeps_its_own(
     roads: Roads,
 ) -> None:
-    alone, shared, driver = (roads.updater(road, spread_out) for road in ROADS)
-    assert shared == driver == ROWS
+    alone, shared, driver, resident = (roads.updater(road, spread_out) for road in ROADS)
+    assert shared == driver == resident == ROWS
     assert sorted(alone) == sorted(ROWS)
     for key in BY_KEY:
         assert [row for row in alone if row[0] == key] == [row for row in ROWS if row[0] == key]

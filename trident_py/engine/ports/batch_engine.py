@@ -32,7 +32,12 @@ AskState: TypeAlias = Callable[[StateQuery, Sequence[Values], StructType], Seque
 """Queries a state for rows with these fields; blocks until it may be read."""
 
 
+Ended: TypeAlias = Callable[[Sequence[Processed] | BaseException | None], object]
+"""Called once, on any thread, with the results of a job or its failure; None: `Jobs.process` must run it."""
+
+
 NO_STAGES: Mapping[str, str] = {}
+NO_TASKS: Mapping[str, int] = {}
 
 
 @frozen(kw_only=True)
@@ -68,6 +73,10 @@ class Jobs(ABC):
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
         """Return the results of the job, one for each of its attempts."""
 
+    def begin(self, job: Job, members: Sequence[JobMember], ended: Ended) -> bool:
+        """Begin ``job`` without waiting for it, and return true, if that is possible. Called on the driver's thread."""
+        return False
+
     @abstractmethod
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """Return the same rows, read once and stored; ``verify``: with a fingerprint."""
@@ -89,6 +98,13 @@ class Jobs(ABC):
 
     def cancel_attempt(self, attempt: TransactionAttempt) -> None:
         """Cancel all jobs that belong to one attempt, if possible."""
+
+    def resident_tasks(self) -> Mapping[str, int]:
+        """Return the numbers of `TopologyStatus.resident_tasks`."""
+        return NO_TASKS
+
+    def close(self) -> None:
+        """End all tasks of this leadership that run outside of its jobs."""
 
 
 class BatchEngine(ABC):

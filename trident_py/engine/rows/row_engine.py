@@ -42,17 +42,21 @@ AskRows: TypeAlias = Callable[[StateQuery, RowFlow], RowFlow]
 
 
 def rows_of_branch(
-    branch: Branch, given: Mapping[str, Iterable[pa.RecordBatch]], batch_id: TransactionAttempt, ask: AskRows
+    branch: Branch,
+    given: Mapping[str, Iterable[pa.RecordBatch]],
+    batch_id: TransactionAttempt | None,
+    ask: AskRows,
+    *,
+    travels: bool = True,
 ) -> RowFlow:
-    """Return the result of ``branch`` for a batch, as `Branch.build` does for Spark.
-
-    It runs nothing except ``ask``, and the shared start of several paths, which runs once.
+    """Return the result of ``branch`` for a batch. It runs only ``ask``, and the shared start of several paths.
 
     Args:
         branch: a branch of a plan that needs no Spark.
         given: the rows of each of its spouts.
         batch_id: the batch id that an `Aggregator` receives.
         ask: runs a ``state_query``.
+        travels: whether user code runs in its own copies.
 
     Raises:
         NeedsSpark: an operation needs Spark.
@@ -70,7 +74,7 @@ def rows_of_branch(
 
     def flow_of(node: Node) -> RowFlow:
         if isinstance(node.operation, Source):
-            return RowFlow.of(given[node.operation.tx_id], node.operation.schema)
+            return RowFlow.of(given[node.operation.tx_id], node.operation.schema, travels=travels)
         inputs = [built(each) for each in node.inputs]
         if isinstance(node.operation, StateQuery):
             return ask(node.operation, inputs[0])

@@ -71,9 +71,8 @@ class SharedJobs:
 
     def _process(self, members: Sequence[JobMember], index: int, counting: CountingJob) -> list[Processed]:
         branch, names, output = self.branches[index], self.work.names, self.work.participants[index].name
-        given = {member.attempt: member.inputs[branch.spout] for member in members}
-        rows = branch.together({attempt.txid: each.batch.table for attempt, each in given.items()})
-        tag, description = names.shared_tag(list(given)), names.description(list(given), f"→ {output}")
+        attempts, rows = [member.attempt for member in members], self.rows_of(members, index)
+        tag, description = names.shared_tag(attempts), names.description(attempts, f"→ {output}")
         if rows.num_rows or index not in self._nothing:
             with jobs.tagged(self.session, tag, description), task_failures_told():
                 # In one partition: all of it is one task, without a shuffle.
@@ -81,19 +80,35 @@ class SharedJobs:
             self._nothing[index] = made.schema.empty_table()
         else:
             made = self._nothing[index]
-        changes = branch.apart(made, [attempt.txid for attempt in given])
-        counts: dict[int, dict[str, NodeCounts]] = {attempt.txid: {} for attempt in given}
-        for (txid, node), counted in counting.heard().items():
+        return self.results(members, index, made, counting.heard())
+
+    def rows_of(self, members: Sequence[JobMember], index: int) -> pa.Table:
+        """Return the input of branch ``index``: the rows of all members, each with its txid as the first field."""
+        branch = self.branches[index]
+        return branch.together({member.attempt.txid: member.inputs[branch.spout].batch.table for member in members})
+
+    def results(
+        self,
+        members: Sequence[JobMember],
+        index: int,
+        made: pa.Table,
+        counted: Mapping[tuple[int | None, str], NodeCounts],
+    ) -> list[Processed]:
+        """Return the result of each member from the combined output of branch ``index``, and all counts."""
+        branch, participant = self.branches[index], self.work.participants[index]
+        changes = branch.apart(made, [member.attempt.txid for member in members])
+        counts: dict[int, dict[str, NodeCounts]] = {member.attempt.txid: {} for member in members}
+        for (txid, node), each in counted.items():
             # A function that is called for no single row is called for all of them: its counts go to the first.
-            counts[members[0].attempt.txid if txid is None else txid][node] = counted
+            counts[members[0].attempt.txid if txid is None else txid][node] = each
         return [
             Processed(
-                changes[attempt.txid],
-                self._reports(attempt, branch.spout, each),
-                counts=counts[attempt.txid],
-                written=changes[attempt.txid].num_rows,
+                participant.keep(self.work.transaction(member.attempt, member.time), changes[member.attempt.txid]),
+                self._reports(member.attempt, branch.spout, member.inputs[branch.spout]),
+                counts=counts[member.attempt.txid],
+                written=changes[member.attempt.txid].num_rows,
             )
-            for attempt, each in given.items()
+            for member in members
         ]
 
     def _reports(self, attempt: TransactionAttempt, spout: str, given: BranchInput) -> list[Message]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import pyarrow as pa
-from attrs import define, evolve, frozen
+from attrs import define, frozen
 from pyspark.sql import SparkSession
 
 from coordinators.values.attempt import TransactionAttempt
@@ -14,8 +14,11 @@ from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.plane.work import Job, JobMember, Processed
-from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Jobs
+from trident_py.engine.ports.batch_engine import NO_TASKS, BatchEngine, BatchWork, Ended, Jobs
 from trident_py.engine.ports.requests import ByJob
+from trident_py.engine.resident.programs import shipped
+from trident_py.engine.resident.resident_tasks import ResidentTasks, resident_group
+from trident_py.engine.resident.settings import ResidentSettings
 from trident_py.engine.spark.shared_job import SharedJobs
 from trident_py.engine.spark.spark_job import CommitSession, MicroBatches, RequestJobs
 from trident_py.participants.context import CommitSpark
@@ -33,11 +36,13 @@ class SparkEngine(BatchEngine):
     Attributes:
         session: the topology's own.
         small: a second session, for small jobs.
+        residents: the tasks that stay; None: small batches run as jobs.
     """
 
     plan: Plan
     session: SparkSession
     small: SparkSession
+    residents: ResidentSettings | None = None
 
     @property
     def parallelism(self) -> int:  # type: ignore[override]
@@ -45,9 +50,25 @@ class SparkEngine(BatchEngine):
         return int(self.session.conf.get("spark.sql.shuffle.partitions") or 1)
 
     def jobs(self, work: BatchWork) -> Jobs:
+        together = SharedJobs.of(self.small, work)
         return SparkJobs(
-            together=SharedJobs.of(self.small, work),
+            together=together,
             alone=MicroBatches(session=self.session, work=work),
+            resident=self._resident(together),
+        )
+
+    def _resident(self, shared: SharedJobs) -> ResidentTasks | None:
+        branches = dict(shipped(shared.branches))
+        if self.residents is None or not branches:
+            return None
+        return ResidentTasks(
+            session=self.small,
+            rows_of=shared.rows_of,
+            results=shared.results,
+            branches=branches,
+            settings=self.residents,
+            topology=shared.work.names.topology,
+            epoch=shared.work.names.epoch,
         )
 
     @property
@@ -61,7 +82,7 @@ class SparkEngine(BatchEngine):
         return CommitSession(self.session, f"trident:{name}:{epoch}:commits", f"{name}: new values, in a commit")
 
     def stages(self) -> Mapping[str, str]:
-        return stages(self.session)
+        return stages(self.session, resident_group(self.plan.graph.topology))
 
     def life(self) -> Life:
         return life_of(self.session)
@@ -77,6 +98,7 @@ class SparkJobs(Jobs):
 
     together: SharedJobs
     alone: MicroBatches
+    resident: ResidentTasks | None = None
 
     def __attrs_post_init__(self) -> None:
         self.shareable = self.together.branches.keys()
@@ -86,12 +108,10 @@ class SparkJobs(Jobs):
             return [self.alone.sieve(members[0], job.branch)]
         if not job.is_shared:
             return [self.alone.process(members[0], job.branch)]
-        work, participant = self.alone.work, self.alone.work.participants[job.branch]
-        made = self.together.process(members, job.branch)
-        return [
-            evolve(each, receipt=participant.keep(work.transaction(member.attempt, member.time), each.receipt))
-            for member, each in zip(members, made, strict=True)
-        ]
+        return self.together.process(members, job.branch)
+
+    def begin(self, job: Job, members: Sequence[JobMember], ended: Ended) -> bool:
+        return job.is_shared and self.resident is not None and self.resident.begin(job, members, ended)
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """Return a batch with the same rows, which are read once and stored in the executors as a DataFrame."""
@@ -104,7 +124,16 @@ class SparkJobs(Jobs):
         return self.alone.rows_of(emit, batch)
 
     def cancel_job(self, job: Job) -> None:
+        if self.resident is not None:
+            self.resident.cancel(job)
         self.together.cancel(job.attempts)
 
     def cancel_attempt(self, attempt: TransactionAttempt) -> None:
         self.alone.cancel(attempt)
+
+    def resident_tasks(self) -> Mapping[str, int]:
+        return NO_TASKS if self.resident is None else self.resident.numbers()
+
+    def close(self) -> None:
+        if self.resident is not None:
+            self.resident.close()

@@ -56,7 +56,7 @@ from trident_py.engine.plane.stimuli import (
     StepFailed,
     Stimulus,
 )
-from trident_py.engine.plane.work import CommitMember, Half, Job, JobMember
+from trident_py.engine.plane.work import CommitMember, Half, Job, JobMember, Processed
 from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.engine.ports.reads import Read, StateReads
 from trident_py.engine.threads.commits import Commits
@@ -296,8 +296,7 @@ class Workers:
                 self._emit(instruction)
             case RunJob(job, members):
                 running = self._running[job] = Running()
-                doing = f"{self._output(job.branch)} is prepared for {shown_attempts(job.attempts)}"
-                self._submit(self._threads, doing, partial(self._run, job, members, running))
+                self._run(job, members, running)
             case CancelEmit() | CancelJob():
                 self._cancel(instruction)
             case DeliverSuccess(attempt, number, spout):
@@ -318,6 +317,7 @@ class Workers:
 
     def leave(self, until: float) -> list[str]:
         """Accept no more work; return the threads that are still busy at this monotonic moment, and their positions."""
+        self.jobs.close()
         for pool in self._pools:
             pool.close()
         for pool in self._pools:
@@ -373,6 +373,25 @@ class Workers:
         self._running[emit.attempt, emit.spout] = emission.running
         doing = f"spout {emit.spout!r} emits {emit.attempt}"
         self._submit(threads.emitting, doing, partial(self._run_emission, emission))
+
+    def _run(self, job: Job, members: Sequence[JobMember], running: Running) -> None:
+        """Begin a job; if only `Jobs.process` can run it, on a thread."""
+        begun = time.monotonic()
+
+        def run_on_a_thread() -> None:
+            doing = f"{self._output(job.branch)} is prepared for {shown_attempts(job.attempts)}"
+            self._submit(self._threads, doing, partial(self._process, job, members, running))
+
+        def end(outcome: Sequence[Processed] | BaseException | None) -> None:
+            if outcome is None:
+                run_on_a_thread()
+            else:
+                self._end_job(job, running, begun, outcome)
+
+        if self.jobs.begin(job, members, end):
+            running.is_in_spark.set()
+        else:
+            run_on_a_thread()
 
     def _cancel(self, what: CancelEmit | CancelJob) -> None:
         match what:
@@ -449,19 +468,27 @@ class Workers:
         emission.run(report)
         self._running.pop((emission.emit.attempt, emission.emit.spout), None)
 
-    def _run(self, job: Job, members: Sequence[JobMember], running: Running) -> None:
+    def _process(self, job: Job, members: Sequence[JobMember], running: Running) -> None:
         begun = time.monotonic()
         try:
             running.enter_spark()
-            report: Stimulus = JobDone(job, self.jobs.process(job, members))
-        except Unwanted as error:  # no need to ask the session for the cause
-            report = JobFailed(job, Diagnosis(error, FailureKind.INTERRUPTED))
+            outcome: Sequence[Processed] | BaseException = self.jobs.process(job, members)
         except BaseException as error:  # noqa: BLE001 - user code, or Spark
-            name = self.commits.participants[job.branch].name
-            why = self._diagnosed(job.attempts[0], Place.JOB, name, error)
-            if isinstance(why.cause, StateError | SinkError):  # by the output, which takes part in its branch's job
-                why.cause.locate(state=name)
-            report = JobFailed(job, why)
+            outcome = error
+        self._end_job(job, running, begun, outcome)
+
+    def _end_job(self, job: Job, running: Running, begun: float, outcome: Sequence[Processed] | BaseException) -> None:
+        match outcome:
+            case Unwanted():  # no need to ask the session for the cause
+                report: Stimulus = JobFailed(job, Diagnosis(outcome, FailureKind.INTERRUPTED))
+            case BaseException():
+                name = self.commits.participants[job.branch].name
+                why = self._diagnosed(job.attempts[0], Place.JOB, name, outcome)
+                if isinstance(why.cause, StateError | SinkError):  # by the output, which takes part in its branch's job
+                    why.cause.locate(state=name)
+                report = JobFailed(job, why)
+            case _:
+                report = JobDone(job, outcome)
         self._running.pop(job, None)
         running.ended.set()
         self._tell_of(Work.JOB, [self._output(job.branch)], job.attempts, begun, report)

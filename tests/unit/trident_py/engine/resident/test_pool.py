@@ -1,0 +1,188 @@
+"""Which resident task runs which request, and whose answer counts: all orders of events at small scope."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import partial
+
+import pytest
+from attrs import define, field
+
+from trident_py.engine.resident.pool import Action, Close, GiveBack, Request, ResidentPool, Send, Take
+from trident_py.worker.wire import Frame
+
+TASKS = {1: 0, 2: 0, 3: 1}
+"""The task of each connection: the second is another copy of the first's."""
+
+KEYS = ("A", "B", "C")
+DEADLINE = 1.0
+
+
+class WrongError(AssertionError):
+    """The pool has broken a rule."""
+
+
+@define
+class Link:
+    """A connection as it is in truth: its task has requests, and may answer each of them, even twice."""
+
+    is_open: bool = True
+    unanswered: list[tuple[int, str]] = field(factory=list)  # number and key
+    answered: list[tuple[int, str]] = field(factory=list)
+
+
+@define
+class World:
+    """A pool, the tasks, and what became of each request."""
+
+    pool: ResidentPool
+    links: dict[int, Link] = field(factory=dict)
+    begun: list[str] = field(factory=list)
+    ended: list[str] = field(factory=list)
+    cancelled: list[str] = field(factory=list)
+    is_late: bool = False
+
+    def events(self) -> Iterator[Callable[[World], list[Action]]]:
+        """Yield what may happen next, each for a copy of this world."""
+        yield from (partial(World.joined, link=link) for link in TASKS.keys() - self.links.keys())
+        yield from (partial(World.begin, key=key) for key in KEYS[len(self.begun) : len(self.begun) + 1])
+        under_way = [key for key in self.begun if key not in self.cancelled and key not in self.ended]
+        yield from (partial(World.cancel, key=key) for key in under_way)
+        if not self.is_late:
+            yield World.pass_time
+        for number, link in self.links.items():
+            yield from (partial(World.answer, link=number, at=at) for at in range(len(link.unanswered)))
+            if link.answered:
+                yield partial(World.answer_again, link=number)
+            if link.is_open:
+                yield partial(World.die, link=number)
+
+    def joined(self, link: int) -> list[Action]:
+        self.links[link] = Link()
+        return self.pool.join(link, TASKS[link])
+
+    def begin(self, key: str) -> list[Action]:
+        self.begun.append(key)
+        until = DEADLINE + 1 if self.is_late else DEADLINE
+        return self.pool.add(Request(key=key, until=until, frame=Frame({})))
+
+    def cancel(self, key: str) -> list[Action]:
+        self.cancelled.append(key)
+        return self.pool.cancel(key)
+
+    def answer(self, link: int, at: int) -> list[Action]:
+        number, key = self.links[link].unanswered.pop(at)
+        self.links[link].answered.append((number, key))
+        return self.pool.answer(link, number, Frame({"key": key}))
+
+    def answer_again(self, link: int) -> list[Action]:
+        number, key = self.links[link].answered.pop()
+        return self.pool.answer(link, number, Frame({"key": key}))
+
+    def die(self, link: int) -> list[Action]:
+        self.links[link] = Link(is_open=False)
+        return self.pool.leave(link)
+
+    def pass_time(self) -> list[Action]:
+        self.is_late = True
+        return self.pool.expire(DEADLINE)
+
+    def carry_out(self, actions: list[Action]) -> None:
+        """Carry the actions out, and check each rule."""
+        for action in actions:
+            match action:
+                case Send(link, number, request):
+                    self.send(link, number, str(request.key))
+                case Close(link):
+                    self.links[link].is_open = False
+                case Take(request, answer):
+                    ensure(answer.head["key"] == request.key, f"{request.key} got the answer to {answer.head['key']}")
+                    self.end(str(request.key))
+                case GiveBack(request):
+                    self.end(str(request.key))
+        busy = {link for link, each in self.links.items() if each.is_open and each.unanswered}
+        ensure(len(busy) == len(set(self.begun) - set(self.ended)) or not self.free(), "a task is free, and one waits")
+
+    def send(self, link: int, number: int, key: str) -> None:
+        ensure(self.links[link].is_open, f"{key} goes over a connection that is closed")
+        ensure(not self.links[link].unanswered, f"{key} goes to a task that has a request")
+        first = next(each for each in self.links if TASKS[each] == TASKS[link] and self.links[each].is_open)
+        ensure(link == first, f"{key} goes to a spare")
+        self.links[link].unanswered.append((number, key))
+
+    def end(self, key: str) -> None:
+        ensure(key not in self.ended, f"{key} ends twice")
+        self.ended.append(key)
+
+    def free(self) -> bool:
+        """Whether a task could take a request."""
+        firsts = {TASKS[link]: link for link in reversed(list(self.links)) if self.links[link].is_open}
+        return any(not self.links[link].unanswered for link in firsts.values())
+
+
+def ensure(holds: bool, what: str) -> None:
+    if not holds:
+        raise WrongError(what)
+
+
+def explored(pool: ResidentPool, depth: int) -> int:
+    """Run all orders of up to ``depth`` events; return how many worlds there were."""
+    worlds, seen = deque([(World(pool), 0)]), set[str]()
+    while worlds:
+        world, steps = worlds.popleft()
+        for event in world.events() if steps < depth else ():
+            after = deepcopy(world)
+            after.carry_out(event(after))
+            if repr(after) not in seen:
+                seen.add(repr(after))
+                worlds.append((after, steps + 1))
+    return len(seen)
+
+
+def test_each_request_ends_once_and_with_its_own_answer() -> None:
+    assert explored(ResidentPool(), 8) > 10_000
+
+
+class MatchesAnswersByOrder(ResidentPool):
+    def answer(self, link: int, number: int, answer: Frame) -> list[Action]:
+        awaited = self._awaited.get(link)
+        return super().answer(link, awaited.number if awaited else number, answer)
+
+
+class UsesAConnectionAgainAfterATimeout(ResidentPool):
+    def expire(self, now: float) -> list[Action]:
+        return [each for each in super().expire(now) if not isinstance(each, Close)] + self._again()
+
+    def _closed(self, link: int) -> list[Action]:
+        awaited = self._awaited.pop(link, None)
+        return [GiveBack(awaited.request)] if awaited else []
+
+    def _again(self) -> list[Action]:
+        return list(self._sent())
+
+
+class LosesWhatALostTaskHad(ResidentPool):
+    def leave(self, link: int) -> list[Action]:
+        return [each for each in super().leave(link) if not isinstance(each, GiveBack)]
+
+
+class UsesSpares(ResidentPool):
+    def join(self, link: int, task: int) -> list[Action]:
+        return super().join(link, link)
+
+
+class SendsToABusyTask(ResidentPool):
+    def cancel(self, key: object) -> list[Action]:
+        actions = super().cancel(key)
+        return [each for each in actions if not isinstance(each, Close)]
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [MatchesAnswersByOrder, UsesAConnectionAgainAfterATimeout, LosesWhatALostTaskHad, UsesSpares, SendsToABusyTask],
+)
+def test_without_one_of_its_rules_it_is_found(mutant: type[ResidentPool]) -> None:
+    with pytest.raises(WrongError):
+        explored(mutant(), 6)

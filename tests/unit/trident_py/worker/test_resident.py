@@ -1,0 +1,92 @@
+"""What a resident task does with a request; see tests/unit/trident_py/engine/resident for the connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pytest
+from attrs import define
+
+from coordinators.protocol.messages import FailureKind
+from tests.unit.trident_py.resident import SECONDS, Driver, begun, joined
+from trident_py.worker.failures import TaskFailed, TaskFailure
+from trident_py.worker.wire import unpacked
+
+
+@define
+class Numbering:
+    """A program that remembers: it numbers its calls."""
+
+    calls: int = 0
+
+    def __call__(self, rows: Sequence[pa.RecordBatch]) -> pa.Table:
+        self.calls += 1
+        table = joined(rows)
+        return table.append_column("call", pa.repeat(pa.scalar(self.calls), table.num_rows))
+
+
+def failing(rows: Sequence[pa.RecordBatch]) -> pa.Table:
+    raise TaskFailed(TaskFailure(kind=FailureKind.USER_CODE, text="can't read it"))
+
+
+def broken(rows: Sequence[pa.RecordBatch]) -> pa.Table:
+    raise SystemExit(3)
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    made = Driver()
+    yield made
+    made.server.close()
+
+
+def test_each_transaction_has_its_own_copy_of_what_remembers(driver: Driver) -> None:
+    begun(driver.task({0: Numbering()}))
+    what, link, task = driver.next()
+    assert (what, task) == ("joined", 0)
+    for _ in range(2):
+        made = unpacked(driver.asked(link, 0, 1, 2).body)
+        assert made.to_pylist() == [{"txid": 1, "word": "a", "call": 1}, {"txid": 2, "word": "a", "call": 1}]
+
+
+def test_what_keeps_nothing_runs_all_transactions_at_once(driver: Driver) -> None:
+    begun(driver.task({0: Numbering()}, keeps_nothing=True))
+    _, link, _ = driver.next()
+    calls = [unpacked(driver.asked(link, 0, 1, 2).body)["call"].to_pylist() for _ in range(2)]
+    assert calls == [[1, 1], [2, 2]]
+
+
+def test_a_failure_names_its_transaction_and_other_errors_are_for_a_job(driver: Driver) -> None:
+    begun(driver.task({0: joined, 1: failing, 2: broken}))
+    _, link, _ = driver.next()
+    failure = TaskFailure.read(driver.asked(link, 1, 4, 5).head["failure"])
+    assert (failure.txid, failure.text) == (4, "can't read it")
+    assert driver.asked(link, 2, 4).head["undone"] == "SystemExit(3)"
+    assert driver.asked(link, 0, 4).head["counts"] == []  # it goes on
+
+
+def test_the_driver_ends_a_task(driver: Driver) -> None:
+    thread = begun(driver.task({}))
+    _, link, _ = driver.next()
+    driver.server.end(link)
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    assert driver.next() == ("left", link)
+
+
+def test_a_task_whose_connection_is_closed_connects_again(driver: Driver) -> None:
+    begun(driver.task({0: joined}))
+    _, link, _ = driver.next()
+    driver.server.drop(link)
+    assert driver.next() == ("left", link)
+    assert driver.next() == ("joined", link + 1, 0)
+    assert driver.asked(link + 1, 0, 1).head["counts"] == []
+
+
+def test_a_task_ends_when_the_driver_is_gone(driver: Driver) -> None:
+    thread = begun(driver.task({}))
+    driver.next()
+    driver.server.close()
+    thread.join(SECONDS)
+    assert not thread.is_alive()

@@ -1,0 +1,258 @@
+"""`ResidentTasks`: runs shared jobs of small batches in Spark tasks that stay, without starting a Spark job for each.
+
+One long Spark job has the tasks. Each connects to this process, and a request goes to one of them at a time. If no task
+is there, or one is lost while it has a request, the request runs as a Spark job, under the same attempts.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+import pyarrow as pa
+from attrs import define, field
+from pyspark.sql import SparkSession
+
+from coordinators.values.error_text import error_text, quoted
+from trident_py.engine.plane.work import Job, JobMember, Processed
+from trident_py.engine.ports.batch_engine import Ended
+from trident_py.engine.resident.pool import Action, Close, GiveBack, Request, ResidentPool, Send, Take
+from trident_py.engine.resident.server import Handlers, ResidentServer
+from trident_py.engine.resident.settings import ResidentSettings
+from trident_py.engine.resident.slots import slots_taken
+from trident_py.spark import jobs
+from trident_py.spark.frames import run_in_tasks
+from trident_py.worker.counters import NodeCounts
+from trident_py.worker.failures import TaskFailed, TaskFailure
+from trident_py.worker.resident import ResidentTask, ShippedBranch
+from trident_py.worker.wire import FRAME_BYTES_MAX, Frame, packed, unpacked
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0
+AGAIN_SECONDS_MAX = 30.0
+"""The pause before the tasks are started again; it doubles each time that they end early."""
+
+CALM_SECONDS = 60.0
+"""Tasks that have run for so long are started again without a longer pause."""
+
+IDLE_SECONDS_MAX = 10.0
+"""Tasks that came by themselves end after this time without a request."""
+
+END_SECONDS_MAX = 2.0
+"""How long the end of the tasks is waited for before their job is cancelled."""
+
+
+def resident_group(topology: str) -> str:
+    """Return the group of the Spark jobs with the resident tasks of a topology."""
+    return f"trident:{topology}:resident"
+
+
+@define(kw_only=True, eq=False)
+class _Waiting:
+    """A job that a task runs."""
+
+    members: Sequence[JobMember]
+    ended: Ended
+
+
+# large: the one place that connects the pool, the connections and the Spark job
+@define(kw_only=True, eq=False)
+class ResidentTasks:
+    """The tasks of one leadership.
+
+    Attributes:
+        session: in which their job runs.
+        rows_of: returns the rows of a request, for the members of a job of a branch.
+        results: returns the results of a job from the rows of an answer, and all counts.
+        branches: the branches that the tasks can run, by number.
+        settings: how many tasks there are.
+        topology: for messages.
+        epoch: of the leadership.
+    """
+
+    session: SparkSession
+    rows_of: Callable[[Sequence[JobMember], int], pa.Table]
+    results: Callable[
+        [Sequence[JobMember], int, pa.Table, Mapping[tuple[int | None, str], NodeCounts]], Sequence[Processed]
+    ]
+    branches: Mapping[int, ShippedBranch]
+    settings: ResidentSettings
+    topology: str
+    epoch: int
+    _pool: ResidentPool = field(factory=ResidentPool, init=False)
+    _waiting: dict[Hashable, _Waiting] = field(factory=dict, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _closing: threading.Event = field(factory=threading.Event, init=False)
+    _wanted: threading.Event = field(factory=threading.Event, init=False)  # also set at the end
+    _last: float = field(factory=time.monotonic, init=False)  # when a request came
+    _secret: bytes = field(factory=lambda: secrets.token_bytes(32), init=False, repr=False)
+    _server: ResidentServer = field(init=False)
+    _thread: threading.Thread = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._server = ResidentServer(
+            host=self.settings.listens_at,
+            secret=self._secret,
+            epoch=self.epoch,
+            name=f"trident-{self.topology}-resident",
+            handlers=Handlers(joined=self._joined, received=self._received, left=self._left, ticked=self._ticked),
+        )
+        if self.settings.count is not None:
+            self._wanted.set()
+        self._thread = threading.Thread(
+            target=self._run_tasks, name=f"trident-{self.topology}-resident-job", daemon=True
+        )
+        self._thread.start()
+
+    # --- on the driver's thread ---------------------------------------------------------------------------------------
+
+    def begin(self, job: Job, members: Sequence[JobMember], ended: Ended) -> bool:
+        """Let a task run ``job``; return false if a Spark job must do it. ``ended`` is called on any thread."""
+        if job.branch not in self.branches:
+            return False
+        self._last = time.monotonic()
+        self._wanted.set()
+        if not self._pool.is_there:
+            return False
+        body = packed(self.rows_of(members, job.branch))
+        if len(body) > FRAME_BYTES_MAX // 2:
+            return False
+        txids = [member.attempt.txid for member in members]
+        frame = Frame({"branch": job.branch, "txids": txids}, body)
+        request = Request(key=job, until=self._last + self.settings.seconds, frame=frame)
+        with self._lock:
+            self._waiting[job] = _Waiting(members=members, ended=ended)
+            actions = self._pool.add(request)
+        self._carry_out(actions)
+        return True
+
+    def cancel(self, job: Job) -> None:
+        """Abandon the request of ``job``, if it is under way. Any thread may call it."""
+        with self._lock:
+            actions = self._pool.cancel(job)
+        self._carry_out(actions)
+
+    def numbers(self) -> Mapping[str, int]:
+        """Return how many tasks there are, and what became of the requests."""
+        pool = self._pool
+        return {
+            "there": pool.count,
+            "answered": pool.answered,
+            "given_back": pool.given_back,
+            "dropped": pool.dropped,
+        }
+
+    def close(self) -> None:
+        """End the tasks; cancel their job if they don't end."""
+        self._closing.set()
+        self._wanted.set()
+        self._server.close()
+        self._thread.join(END_SECONDS_MAX)
+        if self._thread.is_alive():
+            jobs.cancel(self.session, self._tag)
+
+    # --- on the server's thread ---------------------------------------------------------------------------------------
+
+    def _joined(self, link: int, task: int) -> None:
+        with self._lock:
+            actions = self._pool.join(link, task)
+        log.info("topology %s: resident task %d is there", self.topology, task)
+        self._carry_out(actions)
+
+    def _received(self, link: int, frame: Frame) -> None:
+        with self._lock:
+            actions = self._pool.answer(link, frame.head.get("number", 0), frame)
+        self._carry_out(actions)
+
+    def _left(self, link: int) -> None:
+        with self._lock:
+            actions = self._pool.leave(link)
+        self._carry_out(actions)
+
+    def _ticked(self) -> None:
+        with self._lock:
+            actions = self._pool.expire(time.monotonic())
+            is_idle = self._pool.is_idle
+        self._carry_out(actions)
+        if self.settings.count is None and is_idle and time.monotonic() - self._last > IDLE_SECONDS_MAX:
+            self._wanted.clear()
+            for link in self._pool.links:
+                self._server.end(link)
+
+    # --- on any thread ------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            match action:
+                case Send(link, number, request):
+                    self._server.send(link, Frame({**request.frame.head, "number": number}, request.frame.body))
+                case Close(link):
+                    self._server.drop(link)
+                case GiveBack(request):
+                    self._take_off(request).ended(None)
+                case Take(request, answer):
+                    waiting = self._take_off(request)
+                    waiting.ended(self._outcome(request, waiting.members, answer))
+
+    def _take_off(self, request: Request) -> _Waiting:
+        with self._lock:
+            return self._waiting.pop(request.key)
+
+    def _outcome(
+        self, request: Request, members: Sequence[JobMember], answer: Frame
+    ) -> Sequence[Processed] | BaseException | None:
+        """Return the results in an answer, or the failure; None: the task could not run the request."""
+        if "undone" in answer.head:
+            log.info("topology %s: a job runs what a resident task could not: %s", self.topology, answer.head["undone"])
+            return None
+        if "failure" in answer.head:
+            return TaskFailed(TaskFailure.read(answer.head["failure"]))
+        try:
+            counts = {(txid, node): NodeCounts(by_name) for txid, node, by_name in answer.head["counts"]}
+            return self.results(members, request.frame.head["branch"], unpacked(answer.body), counts)
+        except BaseException as error:  # noqa: BLE001 - an output checks the rows
+            return error
+
+    # --- on the thread of the Spark job -------------------------------------------------------------------------------
+
+    @property
+    def _tag(self) -> str:
+        return f"trident:{self.topology}:{self.epoch}:resident"
+
+    def _run_tasks(self) -> None:
+        pause = AGAIN_SECONDS
+        while self._wanted.wait() and not self._closing.is_set():
+            begun, why = time.monotonic(), "they have ended"
+            try:
+                if not self._run_job():
+                    self._closing.wait(AGAIN_SECONDS_MAX)
+                    continue
+            except Exception as error:
+                log.debug("topology %s: the job of resident tasks", self.topology, exc_info=quoted(error))
+                why = error_text(error)[:500]
+            if self._closing.is_set() or not self._wanted.is_set():
+                continue
+            pause = AGAIN_SECONDS if time.monotonic() - begun > CALM_SECONDS else pause
+            log.warning(
+                "topology %s: resident tasks are started again in %g s (%s); until then, small batches run as jobs",
+                *(self.topology, pause, why),
+            )
+            self._closing.wait(pause)
+            pause = min(2 * pause, AGAIN_SECONDS_MAX)
+
+    def _run_job(self) -> bool:
+        """Run the tasks to their end; return false if there is no slot for them."""
+        address = (self.settings.host, self._server.port)
+        task = ResidentTask(address=address, secret=self._secret, epoch=self.epoch, branches=self.branches)
+        with (
+            slots_taken(self.session, self.settings.count) as count,
+            jobs.grouped(self.session, resident_group(self.topology)),
+            jobs.tagged(self.session, self._tag, f"{self.topology}: tasks that stay, for small batches"),
+        ):
+            if count:
+                run_in_tasks(self.session, count, task)
+            return bool(count)

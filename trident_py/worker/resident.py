@@ -1,0 +1,207 @@
+"""`ResidentTask`: a Spark task that stays. It connects to the driver, and answers requests until the driver ends it.
+
+The branches come with the task, as its code. A request has the rows of some transactions, the first field of which is
+the txid, and the answer has the rows that the branch makes of them. Each transaction gets its own copy of the user's
+objects, as in a job; copies are made ahead while no request is there. A branch whose objects keep nothing needs none.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import select
+import socket
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from gc import collect, freeze
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import define, evolve, field, frozen
+from pyspark import TaskContext, cloudpickle
+
+from trident_py.worker.counters import CountScope, count_scope, counting_for
+from trident_py.worker.failures import TaskFailed
+from trident_py.worker.wire import (
+    FRAME_BYTES_MAX,
+    GREETING_BYTES_MAX,
+    BadFrame,
+    Frame,
+    FrameReader,
+    packed,
+    proof,
+    tuned,
+    unpacked,
+)
+
+log = logging.getLogger(__name__)
+
+Program: TypeAlias = Callable[[Sequence[pa.RecordBatch]], pa.Table]
+"""Runs a branch over rows."""
+
+COPIES_AHEAD = 4
+"""How many copies of a branch are made before they are needed."""
+
+CONNECT_SECONDS_MAX = 5.0
+AGAIN_SECONDS = 0.2
+"""The pause before a task connects again."""
+
+_RECEIVED_AT_ONCE = 1 << 18
+
+
+@frozen(kw_only=True)
+class ShippedBranch:
+    """A branch as it comes with a task.
+
+    Attributes:
+        program: a pickled `Program`.
+        keeps_nothing: whether one copy may run all batches.
+    """
+
+    program: bytes
+    keeps_nothing: bool
+
+
+@define
+class _Copies:
+    """The copies of the branches in this process."""
+
+    shipped: Mapping[int, ShippedBranch]
+    _only: dict[int, Program] = field(factory=dict, init=False)
+    _ready: defaultdict[int, deque[Program]] = field(factory=lambda: defaultdict(deque), init=False)
+    _used: set[int] = field(factory=set, init=False)
+
+    def only(self, branch: int) -> Program:
+        """Return the copy for all batches of a branch that keeps nothing."""
+        if branch not in self._only:
+            self._only[branch] = self._made(branch)
+        return self._only[branch]
+
+    def fresh(self, branch: int) -> Program:
+        """Return a copy that has run nothing."""
+        self._used.add(branch)
+        return self._ready[branch].popleft() if self._ready[branch] else self._made(branch)
+
+    def make_ahead(self, is_wanted: Callable[[], bool]) -> None:
+        """Make copies of the branches that were used, until there are enough or a request has come."""
+        for branch in self._used:
+            while len(self._ready[branch]) < COPIES_AHEAD:
+                if is_wanted():
+                    return
+                self._ready[branch].append(self._made(branch))
+
+    def _made(self, branch: int) -> Program:
+        program: Program = cloudpickle.loads(self.shipped[branch].program)
+        return program
+
+
+@frozen(kw_only=True)
+class ResidentTask:
+    """The code of the tasks of one leadership, for ``mapInArrow``.
+
+    Attributes:
+        address: the driver's host and port.
+        secret: of the leadership; each side shows that it has it.
+        epoch: of the leadership.
+        branches: by number.
+    """
+
+    address: tuple[str, int]
+    secret: bytes = field(repr=False)
+    epoch: int
+    branches: Mapping[int, ShippedBranch] = field(repr=False)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Answer requests until the driver says that there will be none, or is gone; yield no rows."""
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        copies = _Copies(self.branches)
+        collect()
+        freeze()  # else each collection would look at everything that was imported
+        while self._serves(context.partitionId() if context else 0, copies):
+            time.sleep(AGAIN_SECONDS)
+        yield from ()
+
+    def _serves(self, task: int, copies: _Copies) -> bool:
+        """Serve one connection to its end; return whether to connect again."""
+        try:
+            peer = socket.create_connection(self.address, CONNECT_SECONDS_MAX)
+        except OSError:
+            return False  # the driver is gone
+        with peer:
+            try:
+                tuned(peer)
+                frames = self._greeted(peer, task)
+                peer.settimeout(None)  # the next request may come in an hour
+                for frame in frames:
+                    if frame.head.get("end"):
+                        return False
+                    if "number" in frame.head:
+                        peer.sendall(answer(frame, copies).encoded())
+                        copies.make_ahead(lambda: bool(select.select([peer], [], [], 0)[0]))
+            except (OSError, BadFrame) as error:
+                log.debug("resident task %d connects again: %s", task, error)
+        return True
+
+    def _greeted(self, peer: socket.socket, task: int) -> Iterator[Frame]:
+        """Return the frames of the driver, after both sides have shown that they know the secret.
+
+        Raises:
+            BadFrame: the driver has not.
+        """
+        mine, reader = secrets.token_hex(16), FrameReader(GREETING_BYTES_MAX)
+        frames = received(peer, reader)
+        theirs = next(frames, Frame({})).head.get("nonce")
+        facts = (theirs, mine, self.epoch, task)
+        peer.sendall(
+            Frame(
+                {"task": task, "epoch": self.epoch, "nonce": mine, "proof": proof(self.secret, "task", *facts)}
+            ).encoded()
+        )
+        shown = next(frames, Frame({})).head.get("proof")
+        if shown != proof(self.secret, "driver", *facts):
+            raise BadFrame("the driver has not shown the secret")
+        reader.bytes_max = FRAME_BYTES_MAX
+        return frames
+
+
+def received(peer: socket.socket, reader: FrameReader) -> Iterator[Frame]:
+    """Yield the frames of the other side, to the end of the connection."""
+    while part := peer.recv(_RECEIVED_AT_ONCE):
+        yield from reader.take(part)
+
+
+def answer(request: Frame, copies: _Copies) -> Frame:
+    """Return the answer to a request: the rows and counts, a failure of user code, or that a job must do it."""
+    number: dict[str, Any] = {"number": request.head["number"]}
+    try:
+        made, counts = _made(request, copies)
+        head = {**number, "counts": [[txid, node, by_name] for (txid, node), by_name in counts.items()]}
+        answered = Frame(head, packed(made))
+        if len(answered.body) > FRAME_BYTES_MAX - (1 << 20):
+            return Frame({**number, "undone": f"its result has {len(answered.body):,} bytes"})
+        return answered
+    except TaskFailed as error:
+        return Frame({**number, "failure": error.failure.written()})
+    except BaseException as error:  # noqa: BLE001 - a job finds out what it is
+        return Frame({**number, "undone": repr(error)[:1000]})
+
+
+def _made(request: Frame, copies: _Copies) -> tuple[pa.Table, Mapping[tuple[int | None, str], Mapping[str, int]]]:
+    branch, rows = request.head["branch"], unpacked(request.body)
+    with count_scope(CountScope()) as scope:
+        if copies.shipped[branch].keeps_nothing:
+            return copies.only(branch)(rows.to_batches()), scope.counts
+        parts = [_of_one(copies.fresh(branch), rows, txid) for txid in request.head["txids"]]
+        return pa.concat_tables(parts), scope.counts
+
+
+def _of_one(program: Program, rows: pa.Table, txid: int) -> pa.Table:
+    counting_for(txid)
+    try:
+        return program(rows.filter(pc.equal(rows.column(0), txid)).to_batches())
+    except TaskFailed as error:
+        raise TaskFailed(evolve(error.failure, txid=txid)) from error.__cause__
