@@ -21,6 +21,7 @@ from trident_py.interfaces.spouts import Replay
 from trident_py.planner.guarantees import guarantee_of
 from trident_py.planner.plan import ends_of
 from trident_py.planner.quarantine import DividedBranch, Division
+from trident_py.planner.sharing import small_batches
 from trident_py.rows.schema import fields_text
 from trident_py.states.sql.dialect import Database
 
@@ -120,10 +121,11 @@ def explain(graph: Graph) -> str:
     for source in graph.sources:
         lines.append(f"  {source.tx_id}: {type(source.spout).__name__}, {_REPLAY[source.spout.replay]}")
         lines.append(f"      {_fields(source.schema)}")
-    lines += ["", "processing phase: for each of these one Spark job, transactions side by side"]
+    lines += ["", "processing phase: transactions side by side"]
     divided = Division(graph, ends).branches()
     for name, node in ends:
-        lines += [f"  {name}", *(f"      {line}" for line in (*_way(node), *_bad_rows(divided.get(name))))]
+        branch = divided.get(name)
+        lines += [f"  {name}", *(f"      {line}" for line in (*_way(node), *_bad_rows(branch), *_small(node, branch)))]
     lines += ["", "commit phase: on the driver, transactions in order"]
     committing, together = [node for _, node in ends if output_of(node)], commits_with(graph)
     for node in committing:
@@ -161,6 +163,14 @@ def _bad_rows(branch: DividedBranch | None) -> Iterator[str]:
         yield "a row over which a row function raises is left out"
     if branch and branch.collects:
         yield f"these are the rows that are left out of {', '.join(sorted(branch.collects))}"
+
+
+def _small(node: Node, branch: DividedBranch | None) -> Iterator[str]:
+    """Yield how small batches are processed, if the branch has an output."""
+    if branch and branch.leading:
+        yield "each batch takes its own job, because bad rows are left out before it"
+    elif output_of(node):
+        yield small_batches(node)
 
 
 def _commit(graph: Graph, node: Node, together: Mapping[Node, CommitsWith]) -> Iterator[str]:

@@ -16,12 +16,14 @@ from attrs import evolve, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StructField, StructType
 
-from trident_py.graph.graph import Node, RowWise
+from trident_py.graph.graph import NeedsSpark, Node, RowFlow, RowWise
 from trident_py.graph.naming import unused
+from trident_py.graph.output import output_of
 from trident_py.planner.plan import Branch
 from trident_py.rows.schema import arrow_schema
 
 _FIELD = "_transaction"
+_ANY_FIELD = StructField(_FIELD, LongType(), False)
 
 
 @frozen(kw_only=True)
@@ -91,6 +93,31 @@ def shared(branch: Branch, is_rowwise: RowWise) -> SharedBranch | None:
         source=StructType([field, *sources[0].schema.fields]),
         nothing=output.output.nothing(output.source),
     )
+
+
+def small_batches(end: Node) -> str:
+    """Return how small batches of the branch that ends at ``end`` are processed, for people; runs nothing.
+
+    A condition of Spark's is taken for one that depends on the row alone; only a session can tell.
+    """
+    if len(end.sources) != 1:
+        return "each batch takes its own job, because several spouts or paths come together"
+    on_the_way = [node for node in reversed(end.ancestry) if node.inputs and not node.operation.only_places]
+    for node in on_the_way:
+        source = node.inputs[0].schema
+        if source is None or node.operation.shared(_ANY_FIELD, source, lambda *_: True) is None:
+            return f"each batch takes its own job, because of {node.operation.title}"
+    for node in on_the_way[:-1] if _passes_rows(end) else on_the_way:
+        try:
+            node.operation.on_rows([RowFlow.of((), each.schema) for each in node.inputs if each.schema], None)
+        except NeedsSpark:
+            return f"small batches share jobs; a resident task can't run {node.operation.title}"
+    return "small batches share jobs, or go to a resident task"
+
+
+def _passes_rows(node: Node) -> bool:
+    output = output_of(node)
+    return output is not None and output.passes_rows
 
 
 def _shared(node: Node, field: StructField, is_rowwise: RowWise) -> Node | None:

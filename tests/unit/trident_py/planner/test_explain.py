@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.unit.trident_py.declared import Append, Nowhere, Ticks
 from tests.unit.trident_py.worker.aggregators import Longest
@@ -12,6 +15,7 @@ from trident_py.operations.builtin import Count, FilterNull
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
 
 
@@ -50,8 +54,16 @@ def test_the_plan_says_what_runs_where_and_how_often_a_row_counts() -> None:
     ]
     assert lines[:4] == ["topology wordcount", "", "spouts", "lines: FixedBatchSpout, a replay gives the same rows"]
     start = lines.index(way[0])
-    assert lines[start : start + 5] == [*way, "persistent_aggregate(Count(), 'word') Spark word string, count bigint"]
-    assert lines[start + 6 : start + 11] == [*way, "persistent_aggregate(Longest) Python longest string"]
+    assert lines[start : start + 6] == [
+        *way,
+        "persistent_aggregate(Count(), 'word') Spark word string, count bigint",
+        "small batches share jobs, or go to a resident task",
+    ]
+    assert lines[start + 7 : start + 13] == [
+        *way,
+        "persistent_aggregate(Longest) Python longest string",
+        "small batches share jobs, or go to a resident task",
+    ]
     assert "fields known at the start" in topology.explain()
     text = "\n".join(lines[lines.index("commit phase: on the driver, transactions in order") :])
     assert (
@@ -99,3 +111,45 @@ def test_where_bad_rows_are_left_out_and_where_they_go_is_told() -> None:
     text = "\n".join(squeezed(topology.explain()))
     assert "a row over which a row function raises is left out" in text
     assert "these are the rows that are left out of words" in text
+
+
+def kept(stream: Stream) -> object:
+    return stream.partition_persist(Own(), Append(), "n")
+
+
+def left_out(stream: Stream) -> object:
+    mapped = stream.map(lambda row: row, "n int")
+    mapped.on_error().name("bad").partition_persist(Own(), Append(), "_error")
+    return kept(mapped)
+
+
+SMALL: dict[str, tuple[Callable[[Stream, TridentTopology], object], str]] = {
+    "a condition of Spark's": (
+        lambda s, _: kept(s.filter("n > 1")),
+        "small batches share jobs; a resident task can't run filter('n > 1')",
+    ),
+    "a sink of DataFrames": (
+        lambda s, _: s.write_to(Nowhere()),
+        "each batch takes its own job, because of write_to(Nowhere)",
+    ),
+    "a transform": (
+        lambda s, _: s.transform(lambda frame: frame).write_to(Nowhere()),
+        "each batch takes its own job, because of transform(",
+    ),
+    "two paths": (
+        lambda s, topology: kept(topology.merge(s, s)),
+        "each batch takes its own job, because several spouts or paths come together",
+    ),
+    "bad rows": (
+        lambda s, _: left_out(s),
+        "each batch takes its own job, because bad rows are left out before it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_it_says_how_small_batches_are_processed(case: str) -> None:
+    declare, expected = SMALL[case]
+    topology = TridentTopology("small")
+    declare(topology.new_stream("lines", FixedBatchSpout("n int", 2)), topology)
+    assert expected in topology.explain()
