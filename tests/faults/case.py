@@ -90,6 +90,7 @@ class Case:
         churn: which states whose keys go there are, as `tests.faults.churn` has them; empty: none.
         beside: kind and place of one more output or source, as `tests.faults.beside` has them; empty: none.
         asks: whether drivers are asked for a count all the time.
+        resident: how many tasks stay for small batches.
         since: when the topology was reset last; what was told before is of another life.
         ends: how a driver may end besides by being fenced.
     """
@@ -114,6 +115,7 @@ class Case:
     churn: str = ""
     beside: list[str] = field(factory=list)
     asks: bool = False
+    resident: int = 0
     since: float = 0.0
     runs: Counter[Driver] = field(factory=Counter)
     former: list[Driver] = field(factory=list)
@@ -163,6 +165,7 @@ class Case:
             churn=self.churn,
             beside=self.beside,
             asks=self.asks,
+            resident=self.resident,
             orders=orders,
             **{"zookeeper": self.ensemble.hosts, "dsn": self.dsn} | self.other,
         )

@@ -6,7 +6,7 @@ It has Spark running before it is told anything, so that a fault need not wait f
 ``warm`` is to ``run`` until everything is counted.
 
     {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "shares": …,
-     "per_window": …, "window_secs": …, "together": …, "churn": …, "beside": …, "asks": …,
+     "per_window": …, "window_secs": …, "together": …, "churn": …, "beside": …, "asks": …, "resident": …,
      "orders": {POINT: [DO, N]}}
     {"do": "order", "orders": …}   {"do": "stop"}
 """
@@ -53,6 +53,7 @@ from trident_py import (
     TumblingCount,
     TumblingDuration,
 )
+from trident_py.engine.resident.resident_tasks import ResidentTasks
 from trident_py.engine.threads.streams import TopologyStreams
 from trident_py.errors import TridentError
 from trident_py.operations import Count, Sum
@@ -96,6 +97,8 @@ class Program:
         around(ZooKeeperRecordStore, "write", after=self._written)
         around(TopologyStreams, "emit_batch", before=self._emitted)
         around(FileCoordinator, "success", before=lambda _, txid: self.journal.tell("success", txid=txid))
+        around(ResidentTasks, "_joined", after=self._joined)
+        around(ResidentTasks, "_received", after=lambda *_: self.journal.tell("answered"))
         self.points.put()
         outputs.put(self.points)
 
@@ -105,6 +108,9 @@ class Program:
             return record
 
         trident_py.runtime.recover = recovered  # type: ignore[attr-defined]
+
+    def _joined(self, tasks: ResidentTasks, link: int, task: int) -> None:
+        self.journal.tell("joined", port=tasks._server.port)
 
     def _written(self, store: ZooKeeperRecordStore, record: Any) -> None:
         self.journal.tell("record", epoch=store.epoch, current=record.current_txid, upto=record.success_upto)
@@ -131,6 +137,7 @@ class Program:
         beside: list[str],
         asks: bool,
         orders: dict[str, Any],
+        resident: int = 0,
     ) -> threading.Thread:
         """Have a thread stand by to count the words of all files of ``input``, and say how that ended.
 
@@ -138,7 +145,7 @@ class Program:
         ``per_window`` windows of so many of each word are counted; with ``window_secs`` words are counted when a window
         of so many seconds closes. ``together`` they are counted in a second state, too, and written by a sink.
         ``churn`` names states whose keys go, ``beside`` kind and place of an output in another store. Who ``asks`` asks
-        for a count all the time.
+        for a count all the time. ``resident`` is how many tasks stay for small batches.
         """
         files.SMALL_BYTES = SMALL_BYTES if shares else 0
         self.journal.topology = topology
@@ -153,6 +160,7 @@ class Program:
             message_timeout=15,
             zookeeper=zookeeper,
             state_dir=Path(beside[1] if beside[:1] == ["letters"] else "/x"),
+            resident_tasks=resident,
             on_poison="park" if beside[:1] == ["poisoned"] else "halt",
             retry=RetryPolicy(attempts=2 if beside[:1] == ["poisoned"] else 5),
         )
