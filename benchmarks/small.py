@@ -6,7 +6,8 @@ A batch is a few sentences that the driver has; their words are split by a Pytho
 
 - ``bare``        a job for each batch, one at a time: ``createDataFrame``, the same splitting by hand in
                   ``mapInArrow``, the count, its result fetched and dropped
-- ``trident_py``  a spout of our own that emits rows, ``flat_map``, ``group_by``, `SQLiteState`
+- ``trident_py``  a spout of our own that emits rows, ``flat_map``, ``group_by``, `SQLiteState`; and the same with a
+                  resident task in the place of jobs
 - ``streaming``   Structured Streaming over files of as many lines, ``foreachBatch`` into SQLite, as in
                   `benchmarks.competitors`
 
@@ -56,6 +57,7 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
         competitors: dict[str, Callable[[], float]] = {BARE: course.bare}
         for number in sizes.small_pending:
             competitors[with_pending(number)] = partial(course.trident, number)
+            competitors[resident(number)] = partial(course.trident, number, resident_tasks=1)
         competitors[STREAMING] = Course(stage, spark, PythonWords(lines)).streaming
         results = race(competitors, sizes.rounds, BARE)
     return part(sizes, course, results, 1000 * zookeeper_seconds(stage.zookeeper))
@@ -67,13 +69,22 @@ def part(sizes: Sizes, course: SmallCourse, results: Mapping[str, Measured], rou
     first = with_pending(sizes.small_pending[0])
     turns, jobs = course.steps[first][1:], course.steps[BARE][1:]
     beyond = [1000 * (turn - job) for turn, job in zip(turns, jobs, strict=True)]
-    numbers = {f"small_tx_per_s_pending_{number}": rate for number, rate in rates.items()} | {
-        "small_tx_per_s": max(rates.values()),
-        "small_p50_ms": 1000 * quantile(course.latencies[first], 0.5),
-        "small_p95_ms": 1000 * quantile(course.latencies[first], 0.95),
-        "small_job_ms": 1000 * median(jobs),
-        "small_beyond_job_ms": median(beyond),
-    }
+    numbers = (
+        {f"small_tx_per_s_pending_{number}": rate for number, rate in rates.items()}
+        | {
+            f"small_resident_tx_per_s_pending_{number}": sizes.small_batches / results[resident(number)].median
+            for number in sizes.small_pending
+        }
+        | {
+            "small_tx_per_s": max(rates.values()),
+            "small_resident_p50_ms": 1000 * quantile(course.latencies[resident(sizes.small_pending[0])], 0.5),
+            "small_resident_p99_ms": 1000 * quantile(course.latencies[resident(sizes.small_pending[0])], 0.99),
+            "small_p50_ms": 1000 * quantile(course.latencies[first], 0.5),
+            "small_p95_ms": 1000 * quantile(course.latencies[first], 0.95),
+            "small_job_ms": 1000 * median(jobs),
+            "small_beyond_job_ms": median(beyond),
+        }
+    )
     return Part(
         tables=[table(sizes, results, course), beyond_table(numbers, round_ms)],
         numbers=numbers,
@@ -97,6 +108,7 @@ def table(sizes: Sizes, results: Mapping[str, Measured], course: SmallCourse) ->
             "ms a transaction": 1000 * result.median / sizes.small_batches,
             "latency p50, ms": 1000 * quantile(known, 0.5) if known else None,
             "latency p95, ms": 1000 * quantile(known, 0.95) if known else None,
+            "latency p99, ms": 1000 * quantile(known, 0.99) if known else None,
             "× bare": result.ratio,
             "spread": result.spread,
         }
@@ -116,6 +128,11 @@ def beyond_table(numbers: Mapping[str, float], round_ms: float) -> Table:
     }
     rows: list[dict[str, Cell]] = [{"median": name, "ms": cell} for name, cell in cells.items()]
     return Table("The cost of a transaction beyond its Spark job, one at a time", rows)
+
+
+def resident(number: int) -> str:
+    """What trident_py is called with so many pending transactions and a resident task."""
+    return f"{with_pending(number)}, resident"
 
 
 @frozen
@@ -166,6 +183,8 @@ class SmallCourse:
         warm_up, batches = self.sizes.warm_up, self.batches[: self.sizes.warm_up + self.sizes.small_batches * many]
         turn, config = Turn.of(self.stage, pending), evolve(self.stage.config(pending), **settings)
         with turn.topology.start(config, spark=self.spark) as query, beside(query):
+            while query.status.resident_tasks.get("there", 0) < settings.get("resident_tasks", 0):
+                time.sleep(0.01)
             turn.feed.hand_out(batches[:warm_up])
             query.process_all_available()
             started = time.perf_counter()
@@ -173,7 +192,7 @@ class SmallCourse:
             query.process_all_available()
             seconds = time.perf_counter() - started
         assert turn.counted == sum(LINE_WORDS * len(batch) for batch in batches)
-        name = with_pending(pending)
+        name = resident(pending) if settings.get("resident_tasks") else with_pending(pending)
         self.steps.setdefault(name, []).append(median(turn.feed.steps(warm_up + 2)))
         self.latencies[name] = turn.feed.latencies(warm_up + 1)
         return seconds / many

@@ -239,11 +239,23 @@ def _add_serve_options(command: argparse.ArgumentParser, default: str | None = N
     command.add_argument("--serve-key", metavar="PEM", help="its private key")
 
 
+def _task_count(text: str) -> int | str:
+    if text == "auto" or text.isdecimal():
+        return text if text == "auto" else int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor 'auto'")
+
+
 def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("target", metavar="TARGET", help=TARGET_WORDS)
     run.add_argument("--once", action="store_true", help="end when all data that exists now is processed")
     run.add_argument(
         "--standby", action="store_true", help="wait, without limit, until no other process leads it; then run it"
+    )
+    run.add_argument(
+        "--resident-tasks",
+        type=_task_count,
+        metavar="N|auto",
+        help="how many Spark tasks stay for small batches, which then take milliseconds (0)",
     )
     spark = run.add_mutually_exclusive_group()
     spark.add_argument(
