@@ -182,7 +182,10 @@ class Acker:
         return ledger
 
     def _removed(self, root: Hashable) -> _Ledger | None:
-        return next((bucket.pop(root) for bucket in self._buckets if root in bucket), None)
+        for bucket in self._buckets:
+            if root in bucket:
+                return bucket.pop(root)
+        return None
 
     def _decide(self, root: Hashable, ledger: _Ledger) -> Outcome | None:
         outcome: Outcome | None = None
@@ -254,12 +257,13 @@ class Phases:
             silence = f"{stream} was silent for {self.message_timeout:g} s with {expired.outstanding} reports missing"
             yield Failed(attempt, TimeoutError(silence), FailureKind.INTERRUPTED)
 
-    def _root(self, attempt: TransactionAttempt, stream: StreamId) -> tuple[int, TransactionAttempt, StreamId]:
-        return (self.epoch, attempt, stream)
+    def _root(self, attempt: TransactionAttempt, stream: StreamId) -> tuple[int, int, int, bool]:
+        # Only plain values: a root is hashed several times for each message.
+        return self.epoch, attempt.txid, attempt.attempt_id, stream is StreamId.COMMIT
 
     def _phase(self, root: Any) -> tuple[TransactionAttempt, StreamId]:
-        _, attempt, stream = root  # ours, see _root
-        return attempt, stream
+        _, txid, attempt_id, commits = root  # ours, see _root
+        return TransactionAttempt(txid, attempt_id), StreamId.COMMIT if commits else StreamId.BATCH
 
     def _completed(self, outcome: object) -> Iterable[PhaseAcked]:
         return (PhaseAcked(*self._phase(outcome.root)),) if isinstance(outcome, Completed) else ()

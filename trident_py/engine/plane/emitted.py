@@ -181,12 +181,18 @@ class EmittedBatch:
         """The sources of the rows of each part: memory, Spark, or reading tasks."""
         return tuple(chunk.table if isinstance(chunk, ReadRows) else chunk for chunk in self.chunks)
 
-    @property
+    @cached_property
     def table(self) -> pa.Table:
         """The rows of a batch in memory."""
-        schema = arrow_schema(self.schema)
-        tables = [chunk.cast(schema) for chunk in self.sources if isinstance(chunk, pa.Table)]
-        return pa.concat_tables([schema.empty_table(), *tables])
+        tables = [self._as_declared(chunk) for chunk in self.sources if isinstance(chunk, pa.Table)]
+        return tables[0] if len(tables) == 1 else pa.concat_tables([self._declared.empty_table(), *tables])
+
+    @cached_property
+    def _declared(self) -> pa.Schema:
+        return arrow_schema(self.schema)
+
+    def _as_declared(self, chunk: pa.Table) -> pa.Table:
+        return chunk if chunk.schema.equals(self._declared) else chunk.cast(self._declared)
 
     def fingerprint(self, read: Fingerprint | None = None) -> Fingerprint | None:
         """Return the fingerprint of all rows, given that of the rows that tasks have read; None if unknown.
@@ -201,8 +207,7 @@ class EmittedBatch:
 
     @cached_property
     def _in_memory(self) -> Fingerprint:
-        schema = arrow_schema(self.schema)
-        tables = [hash_rows(chunk.cast(schema)) for chunk in self.chunks if isinstance(chunk, pa.Table)]
+        tables = [hash_rows(self._as_declared(chunk)) for chunk in self.chunks if isinstance(chunk, pa.Table)]
         read = [
             Fingerprint(chunk.table.num_rows, chunk.hash, HASHED_BY_READER)
             for chunk in self.chunks

@@ -74,7 +74,7 @@ class Jobs(ABC):
         """Return the results of the job, one for each of its attempts."""
 
     def begin(self, job: Job, members: Sequence[JobMember], ended: Ended) -> bool:
-        """Begin ``job`` without waiting for it, and return true, if that is possible. Called on the driver's thread."""
+        """Begin a shared job without waiting for it, and return true, if possible. Called on the driver's thread."""
         return False
 
     @abstractmethod

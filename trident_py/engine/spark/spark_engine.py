@@ -111,7 +111,7 @@ class SparkJobs(Jobs):
         return self.together.process(members, job.branch)
 
     def begin(self, job: Job, members: Sequence[JobMember], ended: Ended) -> bool:
-        return job.is_shared and self.resident is not None and self.resident.begin(job, members, ended)
+        return self.resident is not None and self.resident.begin(job, members, ended)
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """Return a batch with the same rows, which are read once and stored in the executors as a DataFrame."""

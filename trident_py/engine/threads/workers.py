@@ -20,6 +20,7 @@ from coordinators.batches.spout_coordinator import Ask
 from coordinators.protocol.messages import Diagnosis, FailureKind, Fingerprinted, Message, RowsStored
 from coordinators.status.listener import Tell, Work, WorkEvent
 from coordinators.values.attempt import TransactionAttempt, shown_attempts
+from coordinators.values.batch_coordinator import BatchCoordinator
 from coordinators.values.error_text import error_text, quoted
 from coordinators.values.log_fields import logging_about
 from trident_py.engine.plane.emitted import EmittedBatch
@@ -84,8 +85,8 @@ class Running:
         is_in_spark: there may be a Spark job that must be cancelled, too.
     """
 
-    cancelled: threading.Event = field(factory=threading.Event, init=False)
-    is_in_spark: threading.Event = field(factory=threading.Event, init=False)
+    is_cancelled: bool = field(default=False, init=False)
+    is_in_spark: bool = field(default=False, init=False)
     ended: threading.Event = field(factory=threading.Event, init=False)
 
     def enter_spark(self) -> None:
@@ -94,14 +95,14 @@ class Running:
         Raises:
             Unwanted: it was cancelled before.
         """
-        self.is_in_spark.set()  # before the check: `cancel` does both in the opposite order
-        if self.cancelled.is_set():
+        self.is_in_spark = True  # before the check: `cancel` does both in the opposite order
+        if self.is_cancelled:
             raise Unwanted
 
     def cancel(self) -> bool:
         """Cancel it; return true if there may be a Spark job to cancel."""
-        self.cancelled.set()
-        return self.is_in_spark.is_set()
+        self.is_cancelled = True
+        return self.is_in_spark
 
 
 @define(kw_only=True, eq=False)
@@ -133,7 +134,7 @@ class SpoutEmission:
         """Emit, and pass the result or the exception to ``report``."""
         attempt, tx_id = self.emit.attempt, self.spout.tx_id
         try:
-            if self.running.cancelled.is_set():
+            if self.running.is_cancelled:
                 raise Unwanted
             outcome: Stimulus = self._emitted(report)
         except Unwanted as error:
@@ -259,11 +260,13 @@ class Workers:
     job_threads: int
     committing: Threads = field(init=False)
     given_up: threading.Event = field(factory=threading.Event, init=False)
+    _by_name: Mapping[str, SpoutThreads] = field(init=False)
     _threads: Threads = field(init=False)
     _running: dict[Job | tuple[TransactionAttempt, str], Running] = field(factory=dict, init=False)
     _report: Callable[[Stimulus], object] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._by_name = {threads.tx_id: threads for threads in self.spouts}
         self.committing = Threads(f"trident-{self.topology}-commit")
         self._threads = Threads(f"trident-{self.topology}-job", self.job_threads)
 
@@ -388,8 +391,8 @@ class Workers:
             else:
                 self._end_job(job, running, begun, outcome)
 
-        if self.jobs.begin(job, members, end):
-            running.is_in_spark.set()
+        if job.is_shared and self.jobs.begin(job, members, end):
+            running.is_in_spark = True
         else:
             run_on_a_thread()
 
@@ -405,14 +408,17 @@ class Workers:
             self._submit(self._threads, "a Spark job is cancelled", partial(self._cancel_until_ended, running, cancel))
 
     def _deliver_success(self, attempt: TransactionAttempt, number: int, threads: SpoutThreads) -> None:
+        coordinator = threads.coordinator.coordinator
         for half, pool, success in (
             (Half.EMITTER, threads.emitting, partial(threads.executor.success, attempt, number)),
-            (Half.COORDINATOR, threads.coordinating, partial(threads.coordinator.coordinator.success, number)),
+            (Half.COORDINATOR, threads.coordinating, partial(coordinator.success, number)),
         ):
+            succeeded = SpoutSucceeded(attempt.txid, threads.tx_id, half)
+            if half is Half.COORDINATOR and type(coordinator).success is BatchCoordinator.success:
+                self._report(succeeded)  # it does nothing
+                continue
             doing = f"spout {threads.tx_id!r} receives the success of {attempt}"
-            self._submit(
-                pool, doing, partial(self._succeed, SpoutSucceeded(attempt.txid, threads.tx_id, half), success)
-            )
+            self._submit(pool, doing, partial(self._succeed, succeeded, success))
 
     def _close_spouts(self) -> None:
         for threads in self.spouts:
@@ -444,7 +450,7 @@ class Workers:
         return "states and sinks are closed"
 
     def _spout(self, name: str) -> SpoutThreads:
-        return next(threads for threads in self.spouts if threads.tx_id == name)
+        return self._by_name[name]
 
     def _submit(self, pool: Threads, doing: str, call: Callable[[], object]) -> None:
         pool.submit(partial(self._guarded, call), doing)  # too late: the topology has ended, the call is not needed
