@@ -37,7 +37,6 @@ Ended: TypeAlias = Callable[[Sequence[Processed] | BaseException | None], object
 
 
 NO_STAGES: Mapping[str, str] = {}
-NO_TASKS: Mapping[str, int] = {}
 
 
 @frozen(kw_only=True)
@@ -69,6 +68,9 @@ class Jobs(ABC):
     shareable: Collection[int] = ()
     """The branches for which several small attempts can share a job."""
 
+    resident_tasks: Callable[[], Mapping[str, int]] = dict
+    """Returns the numbers of `TopologyStatus.resident_tasks`."""
+
     @abstractmethod
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
         """Return the results of the job, one for each of its attempts."""
@@ -98,10 +100,6 @@ class Jobs(ABC):
 
     def cancel_attempt(self, attempt: TransactionAttempt) -> None:
         """Cancel all jobs that belong to one attempt, if possible."""
-
-    def resident_tasks(self) -> Mapping[str, int]:
-        """Return the numbers of `TopologyStatus.resident_tasks`."""
-        return NO_TASKS
 
     def close(self) -> None:
         """End all tasks of this leadership that run outside of its jobs."""

@@ -14,7 +14,7 @@ from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.plane.work import Job, JobMember, Processed
-from trident_py.engine.ports.batch_engine import NO_TASKS, BatchEngine, BatchWork, Ended, Jobs
+from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Ended, Jobs
 from trident_py.engine.ports.requests import ByJob
 from trident_py.engine.resident.programs import shipped
 from trident_py.engine.resident.resident_tasks import ResidentTasks, resident_group
@@ -102,6 +102,8 @@ class SparkJobs(Jobs):
 
     def __attrs_post_init__(self) -> None:
         self.shareable = self.together.branches.keys()
+        if self.resident is not None:
+            self.resident_tasks = self.resident.numbers
 
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
         if job.sieves:
@@ -130,9 +132,6 @@ class SparkJobs(Jobs):
 
     def cancel_attempt(self, attempt: TransactionAttempt) -> None:
         self.alone.cancel(attempt)
-
-    def resident_tasks(self) -> Mapping[str, int]:
-        return NO_TASKS if self.resident is None else self.resident.numbers()
 
     def close(self) -> None:
         if self.resident is not None:
