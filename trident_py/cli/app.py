@@ -154,6 +154,12 @@ def _parser() -> argparse.ArgumentParser:
     pending.add_argument(
         "--max-spout-pending", type=int, metavar="N", help="the number of transactions processed at once"
     )
+    pending.add_argument(
+        "--resident-tasks",
+        type=_task_count,
+        metavar="N|auto",
+        help="how many Spark tasks stay for small batches, which then take milliseconds (0)",
+    )
 
     def add(name: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
         text = COMMANDS[name]
@@ -250,12 +256,6 @@ def _add_run_options(run: argparse.ArgumentParser) -> None:
     run.add_argument("--once", action="store_true", help="end when all data that exists now is processed")
     run.add_argument(
         "--standby", action="store_true", help="wait, without limit, until no other process leads it; then run it"
-    )
-    run.add_argument(
-        "--resident-tasks",
-        type=_task_count,
-        metavar="N|auto",
-        help="how many Spark tasks stay for small batches, which then take milliseconds (0)",
     )
     spark = run.add_mutually_exclusive_group()
     spark.add_argument(
