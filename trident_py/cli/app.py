@@ -150,16 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("-v", "--debug", action="store_true", help="log what happens, and show tracebacks")
     where = _where()
     report = _report()
-    pending = argparse.ArgumentParser(add_help=False)
-    pending.add_argument(
-        "--max-spout-pending", type=int, metavar="N", help="the number of transactions processed at once"
-    )
-    pending.add_argument(
-        "--resident-tasks",
-        type=_task_count,
-        metavar="N|auto",
-        help="how many Spark tasks stay for small batches, which then take milliseconds (0)",
-    )
+    pending = _processing()
 
     def add(name: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
         text = COMMANDS[name]
@@ -243,6 +234,20 @@ def _add_serve_options(command: argparse.ArgumentParser, default: str | None = N
         "--serve-cert", metavar="PEM", help="a certificate for HTTPS: required if other machines connect"
     )
     command.add_argument("--serve-key", metavar="PEM", help="its private key")
+
+
+def _processing() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument(
+        "--max-spout-pending", type=int, metavar="N", help="the number of transactions processed at once"
+    )
+    options.add_argument(
+        "--resident-tasks",
+        type=_task_count,
+        metavar="N|auto",
+        help="how many Spark tasks stay for small batches, which then take milliseconds (0)",
+    )
+    return options
 
 
 def _task_count(text: str) -> int | str:

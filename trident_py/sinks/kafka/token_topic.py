@@ -76,6 +76,8 @@ _CONFIG = {
     "delete.retention.ms": "60000",
 }
 _BROKERS_REPLICATION = -1
+_LEADER_COMES = {kafka.KafkaError.NOT_LEADER_FOR_PARTITION, kafka.KafkaError.LEADER_NOT_AVAILABLE}
+"""The controller may name the leader of a new topic before that broker knows it."""
 _PAUSE_SECONDS = 0.05
 _READING = {
     "group.id": "trident",
@@ -203,5 +205,14 @@ class TokenTopic:
         level = kafka.IsolationLevel.READ_COMMITTED if stable else kafka.IsolationLevel.READ_UNCOMMITTED
         partition = kafka.TopicPartition(self.name, 0)
         wanted = spec or OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = self.client.list_offsets({partition: wanted}, isolation_level=level, request_timeout=TIMEOUT_SECONDS)
-        return int(asked[partition].result().offset)
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            limits = {"isolation_level": level, "request_timeout": TIMEOUT_SECONDS}
+            asked = self.client.list_offsets({partition: wanted}, **limits)
+            try:
+                return int(asked[partition].result().offset)
+            except kafka.KafkaException as error:
+                if error.args[0].code() not in _LEADER_COMES or time.monotonic() > deadline:
+                    raise
+            self._admin = None  # a client may keep the leader that it knows
+            time.sleep(_PAUSE_SECONDS)

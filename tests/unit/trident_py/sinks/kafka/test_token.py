@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import Future
+from typing import Any
 
+import confluent_kafka as kafka
 import pytest
+from attrs import define
 
 from trident_py import CommitToken, SinkError
-from trident_py.sinks.kafka.token_topic import KafkaToken, token_topic, transactional_id
+from trident_py.sinks.kafka.token_topic import KafkaToken, TokenTopic, token_topic, transactional_id
 
 
 @pytest.mark.parametrize("commit", [None, CommitToken(7, 2, 1)])
@@ -35,3 +39,34 @@ def test_each_sink_of_each_topology_has_names_of_its_own() -> None:
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,249}", name) for name in topics)
     assert topics[0].startswith("_trident-a-t-")
     assert transactional_id("u1", "t") != transactional_id("u1", None)
+
+
+@define
+class Broker:
+    """Kafka's client, as it answers while a new topic has a leader that doesn't know it yet."""
+
+    codes: list[int]
+
+    def list_offsets(
+        self, wanted: dict[kafka.TopicPartition, Any], **_: Any
+    ) -> dict[kafka.TopicPartition, Future[Any]]:
+        answer: Future[Any] = Future()
+        if self.codes:
+            answer.set_exception(kafka.KafkaException(kafka.KafkaError(self.codes.pop(0))))
+        else:
+            answer.set_result(kafka.TopicPartition("tokens", 0, 0))
+        return dict.fromkeys(wanted, answer)
+
+
+def test_the_leader_of_a_new_topic_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    early = Broker([kafka.KafkaError.NOT_LEADER_FOR_PARTITION, kafka.KafkaError.LEADER_NOT_AVAILABLE])
+    monkeypatch.setattr("trident_py.sinks.kafka.token_topic.AdminClient", lambda *_, **__: early)
+    assert TokenTopic({}, "tokens").read() is None
+    assert early.codes == []
+
+
+def test_other_errors_of_the_cluster_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = Broker([kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED])
+    monkeypatch.setattr("trident_py.sinks.kafka.token_topic.AdminClient", lambda *_, **__: refusing)
+    with pytest.raises(kafka.KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+        TokenTopic({}, "tokens").read()
