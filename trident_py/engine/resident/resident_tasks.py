@@ -11,6 +11,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 from attrs import define, field
@@ -24,6 +25,7 @@ from trident_py.engine.resident.server import Handlers, ResidentServer
 from trident_py.engine.resident.settings import ResidentSettings
 from trident_py.engine.resident.slots import slots_taken
 from trident_py.spark import jobs
+from trident_py.spark.asking import answer_within
 from trident_py.spark.frames import run_in_tasks
 from trident_py.worker.counters import NodeCounts
 from trident_py.worker.failures import TaskFailed, TaskFailure
@@ -118,7 +120,11 @@ class ResidentTasks:
         self._wanted.set()
         if not self._pool.is_there:
             return False
-        body = packed(self.rows_of(members, job.branch))
+        try:
+            body = packed(self.rows_of(members, job.branch))
+        except Exception:
+            log.debug("topology %s: the rows of %s can't be sent", self.topology, job, exc_info=True)
+            return False  # the Spark job reports the error
         if len(body) > FRAME_BYTES_MAX // 2:
             return False
         txids = [member.attempt.txid for member in members]
@@ -153,7 +159,8 @@ class ResidentTasks:
         self._server.close()
         self._thread.join(END_SECONDS_MAX)
         if self._thread.is_alive():
-            jobs.cancel(self.session, self._tag)
+            with suppress(Exception):  # Spark may be gone, and with it the tasks
+                answer_within(lambda: jobs.cancel(self.session, self._tag), END_SECONDS_MAX)
 
     # --- on the server's thread ---------------------------------------------------------------------------------------
 
@@ -229,7 +236,7 @@ class ResidentTasks:
             begun, why = time.monotonic(), "they have ended"
             try:
                 if not self._run_job():
-                    self._closing.wait(AGAIN_SECONDS_MAX)
+                    self._closing.wait(AGAIN_SECONDS)
                     continue
             except Exception as error:
                 log.debug("topology %s: the job of resident tasks", self.topology, exc_info=quoted(error))

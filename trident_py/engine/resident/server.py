@@ -221,9 +221,11 @@ class ResidentServer:
         shown = str(head.get("proof"))
         if not hmac.compare_digest(shown.encode(), proof(self.secret, "task", *facts).encode()):
             raise BadFrame("the secret was not shown")
-        peer.task, peer.reader = int(head["task"]), FrameReader()
+        if not isinstance(head.get("task"), int):
+            raise BadFrame("a task has a number")
+        peer.task, peer.reader = head["task"], FrameReader()
         self._put(peer, Frame({"proof": proof(self.secret, "driver", *facts)}).encoded())
-        self.handlers.joined(peer.number, peer.task)
+        self.handlers.joined(peer.number, head["task"])
 
     def _drop_strangers(self) -> None:
         before = time.monotonic() - GREETING_SECONDS_MAX

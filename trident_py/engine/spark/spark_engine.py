@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
@@ -27,6 +28,8 @@ from trident_py.spark.asking import Life, life_of
 from trident_py.spark.jobs import stages
 from trident_py.spark.session import watched
 from trident_py.worker.sieve import Quarantine
+
+log = logging.getLogger(__name__)
 
 
 @frozen(kw_only=True)
@@ -58,8 +61,15 @@ class SparkEngine(BatchEngine):
         )
 
     def _resident(self, shared: SharedJobs) -> ResidentTasks | None:
+        if self.residents is None:
+            return None
         branches = dict(shipped(shared.branches))
-        if self.residents is None or not branches:
+        if not branches:
+            log.log(
+                logging.WARNING if self.residents.count else logging.DEBUG,
+                "topology %s: no branch can run in a resident task; explain() says why",
+                self.plan.graph.topology,
+            )
             return None
         return ResidentTasks(
             session=self.small,

@@ -388,8 +388,12 @@ class Workers:
         def end(outcome: Sequence[Processed] | BaseException | None) -> None:
             if outcome is None:
                 run_on_a_thread()
+                return
+            ends = partial(self._end_job, job, running, begun, outcome)
+            if isinstance(outcome, BaseException):  # to find out what it means may take time
+                self._submit(self._threads, "the failure of a batch is judged", ends)
             else:
-                self._end_job(job, running, begun, outcome)
+                self._guarded(ends)
 
         if job.is_shared and self.jobs.begin(job, members, end):
             running.is_in_spark = True
