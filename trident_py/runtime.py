@@ -164,13 +164,13 @@ def _spark(
     """Return the engine: a new session of the topology, and a second one for jobs over few rows."""
     name = plan.graph.topology
     steps.info("topology %s: starting Spark", name)
-    session = resources.enter_context(topology_session(name, spark))
+    residents = 0 if config.resident_tasks == "auto" else int(config.resident_tasks)
+    session = resources.enter_context(topology_session(name, spark, residents))
     small = resources.enter_context(small_session(session))
     modules = ship(code, session, small)
     checked = check(plan, session)
     ensure_workers(session, name, modules)
-    residents = ResidentSettings.of(config, session)
-    return SparkEngine(plan=checked, session=session, small=small, residents=residents)
+    return SparkEngine(plan=checked, session=session, small=small, residents=ResidentSettings.of(config, session))
 
 
 @frozen(kw_only=True, eq=False)

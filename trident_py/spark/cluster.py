@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from trident_py.errors import ConfigError
 
@@ -61,6 +61,12 @@ class SparkCluster:
     def is_local(self) -> bool:
         """Whether executors are in this process's own JVM."""
         return self.remote is None and self.master.partition("[")[0] == "local"
+
+    def with_slots(self, more: int) -> SparkCluster:
+        """Return this machine with ``more`` slots than processors; another cluster, or chosen slots, stay the same."""
+        if not more or self.remote is not None or self.master != LOCAL:
+            return self
+        return evolve(self, master=f"local[{len(os.sched_getaffinity(0)) + more}]")
 
     def ensure_there(self) -> None:
         """Return if the cluster answers, or if only Spark can tell: YARN is configured in Hadoop's files.

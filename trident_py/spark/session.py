@@ -94,8 +94,11 @@ QUICK: Mapping[str, str] = {
 
 
 @contextmanager
-def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
+def topology_session(name: str, spark: SparkSession | None, residents: int = 0) -> Iterator[SparkSession]:
     """Yield a new session for topology ``name``: in the application of ``spark`` or the active session, or built.
+
+    With ``residents``, so many slots are for tasks that stay, and the others for jobs. A local session that is built
+    here gets these slots in addition to those of the processors.
 
     For Spark Connect it is that session itself: PySpark 4.3 looks for checkpoints of another session in the active
     session, and doesn't find them there.
@@ -107,13 +110,13 @@ def topology_session(name: str, spark: SparkSession | None) -> Iterator[SparkSes
         ConfigError: Spark doesn't answer at the place named by the environment or ``spark-defaults.conf``.
     """
     with _BUILT.lock:
-        root = spark or SparkSession.getActiveSession() or _build(name, SparkCluster.found())
+        root = spark or SparkSession.getActiveSession() or _build(name, SparkCluster.found().with_slots(residents))
         application = _built_application(root)
         _BUILT.users[application] += 1
     try:
         with nullcontext(root) if spark_context(root) is None else beside(root) as session:
             if session.conf.get("spark.sql.shuffle.partitions") == DEFAULT_SHUFFLE_PARTITIONS:
-                session.conf.set("spark.sql.shuffle.partitions", str(_tasks_at_once(session)))
+                session.conf.set("spark.sql.shuffle.partitions", str(max(1, _tasks_at_once(session) - residents)))
             session.conf.set(
                 "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
             )  # other programs read INT96 as other times

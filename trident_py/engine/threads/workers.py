@@ -386,11 +386,10 @@ class Workers:
             self._submit(self._threads, doing, partial(self._process, job, members, running))
 
         def end(outcome: Sequence[Processed] | BaseException | None) -> None:
+            ends = partial(self._end_job, job, running, begun, outcome or ())
             if outcome is None:
                 run_on_a_thread()
-                return
-            ends = partial(self._end_job, job, running, begun, outcome)
-            if isinstance(outcome, BaseException):  # to find out what it means may take time
+            elif isinstance(outcome, BaseException):  # to find out what it means may take time
                 self._submit(self._threads, "the failure of a batch is judged", ends)
             else:
                 self._guarded(ends)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -74,3 +75,17 @@ def test_of_a_cluster_only_the_address_of_the_driver_is_set() -> None:
     given = SparkCluster.found("spark://a:7077", driver_host="10.0.0.7").settings()
     assert given["spark.driver.host"] == "10.0.0.7"
     assert given["spark.kubernetes.executor.useDriverPodIP"] == "false"  # which would make it the address it binds to
+
+
+@pytest.mark.parametrize(
+    ("cluster", "master"),
+    [
+        (SparkCluster(), f"local[{len(os.sched_getaffinity(0)) + 2}]"),
+        (SparkCluster(master="local[4]"), "local[4]"),
+        (SparkCluster(master="spark://host:7077"), "spark://host:7077"),
+    ],
+    ids=["this machine", "chosen slots", "a cluster"],
+)
+def test_only_this_machine_gets_slots_for_tasks_that_stay(cluster: SparkCluster, master: str) -> None:
+    assert cluster.with_slots(2).master == master
+    assert cluster.with_slots(0) == cluster
