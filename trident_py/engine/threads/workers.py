@@ -386,7 +386,7 @@ class Workers:
             self._submit(self._threads, doing, partial(self._process, job, members, running))
 
         def end(outcome: Sequence[Processed] | BaseException | None) -> None:
-            ends = partial(self._end_job, job, running, begun, outcome or ())
+            ends = partial(self._end_job, job, running, begun, () if outcome is None else outcome)
             if outcome is None:
                 run_on_a_thread()
             elif isinstance(outcome, BaseException):  # to find out what it means may take time
