@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 
 import pyarrow as pa
 from attrs import define, evolve, field, frozen
 from pyspark import cloudpickle
 
+from coordinators.values.error_text import quoted
 from trident_py.engine.rows.row_engine import rows_of_branch
 from trident_py.graph.graph import NeedsSpark, RowFlow
 from trident_py.graph.queries import StateQuery
 from trident_py.planner.sharing import SharedBranch
 from trident_py.worker.resident import ShippedBranch
 from trident_py.worker.stateless import is_stateless
+
+log = logging.getLogger(__name__)
 
 
 @define(eq=False)
@@ -55,10 +58,14 @@ def program_of(branch: SharedBranch) -> BranchProgram:
 def shipped(branches: Mapping[int, SharedBranch]) -> Iterator[tuple[int, ShippedBranch]]:
     """Yield the branches that resident tasks can run, as they are sent with the tasks, by number."""
     for number, branch in branches.items():
-        with suppress(NeedsSpark):
+        try:
             program = program_of(branch)
             pickled = cloudpickle.dumps(program)  # type: ignore[no-untyped-call]
-            yield number, ShippedBranch(program=pickled, keeps_nothing=is_stateless(program.flow))
+            sent = ShippedBranch(program=pickled, keeps_nothing=is_stateless(program.flow))
+        except Exception as error:  # such as a function that can't be pickled: its first job reports that
+            log.debug("branch %s takes jobs", branch.branch.name, exc_info=quoted(error))
+        else:
+            yield number, sent
 
 
 def _ask(query: StateQuery, flow: RowFlow) -> RowFlow:

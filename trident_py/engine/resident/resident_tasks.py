@@ -41,6 +41,9 @@ AGAIN_SECONDS_MAX = 30.0
 CALM_SECONDS = 60.0
 """Tasks that have run for so long are started again without a longer pause."""
 
+SLOW_SECONDS = 60.0
+"""A branch runs as jobs for so long after a request missed its deadline: its functions are slow, or hang."""
+
 IDLE_SECONDS_MAX = 10.0
 """Tasks that came by themselves end after this time without a request."""
 
@@ -90,6 +93,7 @@ class ResidentTasks:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _closing: threading.Event = field(factory=threading.Event, init=False)
     _wanted: threading.Event = field(factory=threading.Event, init=False)  # also set at the end
+    _slow_until: dict[int, float] = field(factory=dict, init=False)  # by branch
     _last: float = field(factory=time.monotonic, init=False)  # when a request came
     _secret: bytes = field(factory=lambda: secrets.token_bytes(32), init=False, repr=False)
     _server: ResidentServer = field(init=False)
@@ -114,7 +118,7 @@ class ResidentTasks:
 
     def begin(self, job: Job, members: Sequence[JobMember], ended: Ended) -> bool:
         """Let a task run ``job``; return false if a Spark job must do it. ``ended`` is called on any thread."""
-        if job.branch not in self.branches:
+        if job.branch not in self.branches or time.monotonic() < self._slow_until.get(job.branch, 0.0):
             return False
         self._last = time.monotonic()
         self._wanted.set()
@@ -144,13 +148,14 @@ class ResidentTasks:
 
     def numbers(self) -> Mapping[str, int]:
         """Return how many tasks there are, and what became of the requests."""
-        pool = self._pool
-        return {
-            "there": pool.count,
-            "answered": pool.answered,
-            "given_back": pool.given_back,
-            "dropped": pool.dropped,
-        }
+        with self._lock:
+            pool = self._pool
+            return {
+                "there": pool.count,
+                "answered": pool.answered,
+                "given_back": pool.given_back,
+                "dropped": pool.dropped,
+            }
 
     def close(self) -> None:
         """End the tasks; cancel their job if they don't end."""
@@ -184,11 +189,22 @@ class ResidentTasks:
         with self._lock:
             actions = self._pool.expire(time.monotonic())
             is_idle = self._pool.is_idle
+        for action in actions:
+            if isinstance(action, GiveBack):
+                self._avoid(action.request)
         self._carry_out(actions)
         if self.settings.count is None and is_idle and time.monotonic() - self._last > IDLE_SECONDS_MAX:
             self._wanted.clear()
             for link in self._pool.links:
                 self._server.end(link)
+
+    def _avoid(self, late: Request) -> None:
+        """Run the branch of a request that missed its deadline as jobs, for a while."""
+        self._slow_until[late.frame.head["branch"]] = time.monotonic() + SLOW_SECONDS
+        log.warning(
+            "topology %s: a resident task has not answered within %g s; such batches run as jobs for %g s",
+            *(self.topology, self.settings.seconds, SLOW_SECONDS),
+        )
 
     # --- on any thread ------------------------------------------------------------------------------------------------
 

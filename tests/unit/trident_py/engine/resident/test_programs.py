@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -78,6 +79,12 @@ def test_a_program_may_run_again_with_other_rows() -> None:
     program = cloudpickle.loads(branch.program)
     assert made(program, (5, "a", 1)) == [(5, "a", 1)]
     assert made(program, (6, "b", 1)) == [(6, "b", 1)]
+
+
+def test_a_function_that_can_t_be_pickled_is_left_to_its_first_job() -> None:
+    lock = threading.Lock()
+    branches = shared_branches(lambda s: counted(s.filter(lambda row: lock.locked())), counted)
+    assert [number for number, _ in shipped(branches)] == [1]
 
 
 def test_only_branches_without_spark_are_sent_and_objects_are_copied() -> None:
