@@ -36,10 +36,15 @@ from trident_py import (
 from trident_py.engine.resident import resident_tasks
 from trident_py.spark.jobs import parallelism
 
-pytestmark = [pytest.mark.spark, pytest.mark.master("over Spark Connect, executors need driver_host=")]
+pytestmark = [pytest.mark.spark]
 
 LINES = [f"w{number % 7} w{number % 11} all" for number in range(20)]
-CONFIG = TridentConfig(max_spout_pending=4, resident_tasks=1, retry=RetryPolicy(attempts=2, backoff=0.01))
+CONFIG = TridentConfig(
+    max_spout_pending=4,
+    resident_tasks=1,
+    driver_host="127.0.0.1",  # Spark Connect needs it
+    retry=RetryPolicy(attempts=2, backoff=0.01),
+)
 
 
 @contextmanager
@@ -161,7 +166,7 @@ def test_a_task_that_hangs_loses_its_request_to_a_job(
 ) -> None:
     monkeypatch.setattr(resident_tasks, "SLOW_SECONDS", 3600.0)
     sink, mapped = Shown(), only_once(tmp_path / "mark", lambda: time.sleep(8))
-    config = TridentConfig(resident_tasks=1, message_timeout=2)
+    config = TridentConfig(resident_tasks=1, driver_host="127.0.0.1", message_timeout=2)
     with running(lambda lines: lines.map(mapped, "word string").write_to(sink), spark, config) as (lines, query):
         lines.feed([("act",)], PATIENCE_SECONDS)
         assert query.status.resident_tasks["given_back"] == 1
@@ -179,7 +184,7 @@ def test_tasks_come_with_small_batches_and_leave_after_the_last(
     monkeypatch.setattr(resident_tasks, "IDLE_SECONDS_MAX", 1.0)
     sink, lines, topology = Shown(), FeederBatchSpout("word string"), TridentTopology("auto")
     topology.new_stream("lines", lines).write_to(sink)
-    config = TridentConfig(resident_tasks="auto")
+    config = TridentConfig(resident_tasks="auto", driver_host="127.0.0.1")
     with topology.start(config, spark=spark, coordination=LocalCoordination()) as query:
         for number in (1, 2):
             lines.feed([("a",)], PATIENCE_SECONDS)  # by a job, and the tasks come

@@ -72,7 +72,7 @@ class SparkEngine(BatchEngine):
             )
             return None
         return ResidentTasks(
-            session=self.small,
+            session=self.session,
             rows_of=shared.rows_of,
             results=shared.results,
             branches=branches,
