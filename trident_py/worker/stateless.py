@@ -14,6 +14,8 @@ import functools
 import operator
 import re
 import sys
+import uuid
+import zoneinfo
 from collections.abc import Iterable, Iterator
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodDescriptorType, MethodType, ModuleType
 from typing import Any
@@ -22,13 +24,18 @@ import pyarrow as pa
 from attrs import fields, has
 from pyspark.sql.types import DataType
 
-_VALUES = (
-    *(str, bytes, int, float, complex, bool, type(None), type(Ellipsis), range, slice, enum.Enum, re.Pattern),
-    *(decimal.Decimal, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
-    *(DataType, pa.DataType, pa.Schema, pa.Field),
-    *(operator.itemgetter, operator.attrgetter, operator.methodcaller, MethodDescriptorType, ModuleType),
-)
-"""Types whose objects don't change. A module is the same for all tasks of a worker, in jobs, too."""
+_VALUES = {
+    *(str, bytes, int, float, complex, bool, type(None), type(Ellipsis), range, re.Pattern),
+    *(decimal.Decimal, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
+    *(zoneinfo.ZoneInfo, uuid.UUID),
+    *(operator.attrgetter, MethodDescriptorType, ModuleType),
+}
+"""Types whose objects don't change. A module is the same for all tasks of a worker, in jobs, too. An object of a
+subclass may have attributes, so only these types themselves count."""
+
+_DESCRIPTIONS = (DataType, pa.DataType, pa.Schema, pa.Field)
+_LIBRARIES = (DataType.__module__, pa.Schema.__module__)
+"""The modules whose own descriptions don't change."""
 
 _OURS = ("trident_py.", "coordinators.")
 _KEEPS = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR"}
@@ -37,13 +44,13 @@ _MAY_KEEP = {"globals", "setattr", "delattr", "vars", "exec", "eval", "__dict__"
 
 def is_stateless(value: object) -> bool:
     """Return true if ``value`` certainly keeps nothing when it is called or read."""
-    return _is_stateless(value, set())
+    return _is_stateless(value, {})
 
 
-def _is_stateless(value: Any, seen: set[int]) -> bool:
+def _is_stateless(value: Any, seen: dict[int, object]) -> bool:
     if id(value) in seen:
         return True
-    seen.add(id(value))
+    seen[id(value)] = value  # kept, so that no other object gets its id
     match value:
         case type() | FunctionType() if _is_imported(value):
             return True
@@ -53,24 +60,30 @@ def _is_stateless(value: Any, seen: set[int]) -> bool:
             return value.__self__ is None or _is_stateless(value.__self__, seen)
         case type():
             return False
-        case _ if isinstance(value, _VALUES):
-            return True
-    return _has_stateless_parts(value, seen)
+        case enum.Enum():
+            return _is_imported(type(value))
+    kind = type(value)
+    if kind in _VALUES or (kind.__module__ in _LIBRARIES and isinstance(value, _DESCRIPTIONS)):
+        return True
+    parts = _parts(value)
+    return parts is not None and all(_is_stateless(each, seen) for each in parts)
 
 
-def _has_stateless_parts(value: Any, seen: set[int]) -> bool:
-    match value:
-        case MethodType():
-            parts: Iterable[object] = (value.__self__, value.__func__)
-        case functools.partial():
-            parts = (value.func, value.args, *value.keywords.values())
-        case tuple() | frozenset():
-            parts = value
-        case _ if type(value).__module__.startswith(_OURS):
-            parts = _values(value)  # our operations keep nothing themselves, but they have objects of the user
-        case _:
-            return False
-    return all(_is_stateless(each, seen) for each in parts)
+def _parts(value: Any) -> Iterable[object] | None:
+    """Return the objects that ``value`` consists of, if it keeps nothing beside them."""
+    parts: Iterable[object] | None = None
+    kind = type(value)
+    if kind is MethodType:
+        parts = (value.__self__, value.__func__)
+    elif kind is functools.partial and not value.__dict__:
+        parts = (value.func, value.args, *value.keywords.values())
+    elif kind in (tuple, frozenset):
+        parts = value
+    elif kind is operator.itemgetter:
+        parts = value.__reduce__()[1]
+    elif kind.__module__.startswith(_OURS):
+        parts = _values(value)  # our operations keep nothing themselves, but they have objects of the user
+    return parts
 
 
 def _is_imported(value: Any) -> bool:
@@ -84,7 +97,7 @@ def _is_imported(value: Any) -> bool:
     return found is value
 
 
-def _is_plain(function: FunctionType, seen: set[int]) -> bool:
+def _is_plain(function: FunctionType, seen: dict[int, object]) -> bool:
     code = function.__code__
     if function.__dict__ or any(_keeps(each) for each in _codes(code)):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import itertools
 import math
@@ -11,10 +12,12 @@ from collections.abc import Callable
 from shlex import split
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from attrs import define
+from pyspark.sql.types import StringType
 
-from trident_py import Count, Sum
+from trident_py import Count, Replay, Sum
 from trident_py.operations import FilterNull
 from trident_py.rows.schema import schema_of
 from trident_py.worker.pipeline import FilterStep, MapStep, RowPipeline
@@ -40,6 +43,18 @@ class Remembers:
         return row
 
 
+class Words(str):
+    """A value that isn't only a value: it can have attributes."""
+
+
+class Once(enum.Enum):
+    ONE = 1
+
+
+class Partly(functools.partial[list[str]]):
+    pass
+
+
 PLAIN = {
     "an imported function": split,
     "a lambda": lambda row: row,
@@ -51,6 +66,7 @@ PLAIN = {
     "a part of it": functools.partial(split, posix=True),
     "a method of a value": "x".join,
     "of the library": operator.itemgetter(1),
+    "types and members that are imported": closed_over((StringType(), pa.int64(), Replay.EXACT, Once.ONE)),
     "our aggregators": (Count(), Sum("amount")),
     "our filters": FilterNull("amount").is_keep,
 }
@@ -70,6 +86,9 @@ KEEPING = {
     "an object": Remembers(),
     "a method of an object": Remembers().__call__,
     "a class of its script": source("class f:\n  seen = []"),
+    "a value of a subclass": closed_over(Words("a")),
+    "a part of a subclass": Partly(split, posix=True),
+    "a member of its script": source("import enum\nclass Own(enum.Enum):\n  ONE = 1\ndef f(row):\n  return Own.ONE"),
     "a generator": (each for each in "ab"),
 }
 
