@@ -53,9 +53,10 @@ class Take:
 
 @frozen
 class GiveBack:
-    """``request`` must run as a Spark job, unless it was cancelled."""
+    """``request`` must run as a Spark job, unless it was cancelled; ``is_late`` if a task had it for too long."""
 
     request: Request
+    is_late: bool = False
 
 
 @frozen
@@ -134,10 +135,7 @@ class ResidentPool:
 
     def leave(self, link: int) -> list[Action]:
         """Take the end of a connection."""
-        self._tasks.pop(link, None)
-        awaited = self._awaited.pop(link, None)
-        given_back = [] if awaited is None else [self._given_back(awaited.request)]
-        return [*given_back, *self._sent(), *self._hopeless()]
+        return self._left(link)
 
     def cancel(self, key: Hashable) -> list[Action]:
         """Abandon the request ``key``, if it is under way."""
@@ -152,10 +150,19 @@ class ResidentPool:
         waited = [request for request in self._waiting if request.until <= now]
         self._waiting = deque(each for each in self._waiting if each not in waited)
         late = [link for link, awaited in self._awaited.items() if awaited.request.until <= now]
-        return [*map(self._given_back, waited), *(action for link in late for action in self._closed(link))]
+        return [
+            *map(self._given_back, waited),
+            *(action for link in late for action in self._closed(link, is_late=True)),
+        ]
 
-    def _closed(self, link: int) -> list[Action]:
-        return [Close(link), *self.leave(link)] if link in self._tasks else []
+    def _closed(self, link: int, is_late: bool = False) -> list[Action]:
+        return [Close(link), *self._left(link, is_late)] if link in self._tasks else []
+
+    def _left(self, link: int, is_late: bool = False) -> list[Action]:
+        self._tasks.pop(link, None)
+        awaited = self._awaited.pop(link, None)
+        given_back = [] if awaited is None else [self._given_back(awaited.request, is_late)]
+        return [*given_back, *self._sent(), *self._hopeless()]
 
     def _sent(self) -> Iterator[Action]:
         taken = set[int]()
@@ -172,6 +179,6 @@ class ResidentPool:
         while self._waiting and not self._tasks:
             yield self._given_back(self._waiting.popleft())
 
-    def _given_back(self, request: Request) -> GiveBack:
+    def _given_back(self, request: Request, is_late: bool = False) -> GiveBack:
         self.given_back += 1
-        return GiveBack(request)
+        return GiveBack(request, is_late)

@@ -73,7 +73,7 @@ class ResidentTasks:
         session: in which their job runs.
         rows_of: returns the rows of a request, for the members of a job of a branch.
         results: returns the results of a job from the rows of an answer, and all counts.
-        branches: the branches that the tasks can run, by number.
+        shipped: returns the branches that the tasks can run, by number; called when the first small batch comes.
         settings: how many tasks there are.
         topology: for messages.
         epoch: of the leadership.
@@ -84,10 +84,11 @@ class ResidentTasks:
     results: Callable[
         [Sequence[JobMember], int, pa.Table, Mapping[tuple[int | None, str], NodeCounts]], Sequence[Processed]
     ]
-    branches: Mapping[int, ShippedBranch]
+    shipped: Callable[[], Mapping[int, ShippedBranch]]
     settings: ResidentSettings
     topology: str
     epoch: int
+    _branches: Mapping[int, ShippedBranch] = field(factory=dict, init=False)
     _pool: ResidentPool = field(factory=ResidentPool, init=False)
     _waiting: dict[Hashable, _Waiting] = field(factory=dict, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
@@ -118,11 +119,11 @@ class ResidentTasks:
 
     def begin(self, job: Job, members: Sequence[JobMember], ended: Ended) -> bool:
         """Let a task run ``job``; return false if a Spark job must do it. ``ended`` is called on any thread."""
-        if job.branch not in self.branches or time.monotonic() < self._slow_until.get(job.branch, 0.0):
-            return False
         self._last = time.monotonic()
         self._wanted.set()
-        if not self._pool.is_there:
+        if not (self._pool.is_there and job.branch in self._branches):
+            return False
+        if self._last < self._slow_until.get(job.branch, 0.0):
             return False
         try:
             body = packed(self.rows_of(members, job.branch))
@@ -189,9 +190,6 @@ class ResidentTasks:
         with self._lock:
             actions = self._pool.expire(time.monotonic())
             is_idle = self._pool.is_idle
-        for action in actions:
-            if isinstance(action, GiveBack):
-                self._avoid(action.request)
         self._carry_out(actions)
         if self.settings.count is None and is_idle and time.monotonic() - self._last > IDLE_SECONDS_MAX:
             self._wanted.clear()
@@ -215,7 +213,9 @@ class ResidentTasks:
                     self._server.send(link, Frame({**request.frame.head, "number": number}, request.frame.body))
                 case Close(link):
                     self._server.drop(link)
-                case GiveBack(request):
+                case GiveBack(request, is_late):
+                    if is_late:
+                        self._avoid(request)
                     self._take_off(request).ended(None)
                 case Take(request, answer):
                     waiting = self._take_off(request)
@@ -247,6 +247,15 @@ class ResidentTasks:
         return f"trident:{self.topology}:{self.epoch}:resident"
 
     def _run_tasks(self) -> None:
+        self._wanted.wait()
+        self._branches = self.shipped()
+        if not self._branches:
+            log.log(
+                logging.WARNING if self.settings.count else logging.DEBUG,
+                "topology %s: no branch can run in a resident task; explain() says why",
+                self.topology,
+            )
+            return
         pause = AGAIN_SECONDS
         while self._wanted.wait() and not self._closing.is_set():
             begun, why = time.monotonic(), "they have ended"
@@ -270,7 +279,7 @@ class ResidentTasks:
     def _run_job(self) -> bool:
         """Run the tasks to their end; return false if there is no slot for them."""
         address = (self.settings.host, self._server.port)
-        task = ResidentTask(address=address, secret=self._secret, epoch=self.epoch, branches=self.branches)
+        task = ResidentTask(address=address, secret=self._secret, epoch=self.epoch, branches=self._branches)
         with (
             slots_taken(self.session, self.settings.count) as count,
             jobs.grouped(self.session, resident_group(self.topology)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
@@ -28,8 +27,6 @@ from trident_py.spark.asking import Life, life_of
 from trident_py.spark.jobs import stages
 from trident_py.spark.session import watched
 from trident_py.worker.sieve import Quarantine
-
-log = logging.getLogger(__name__)
 
 
 @frozen(kw_only=True)
@@ -63,19 +60,11 @@ class SparkEngine(BatchEngine):
     def _resident(self, shared: SharedJobs) -> ResidentTasks | None:
         if self.residents is None:
             return None
-        branches = dict(shipped(shared.branches))
-        if not branches:
-            log.log(
-                logging.WARNING if self.residents.count else logging.DEBUG,
-                "topology %s: no branch can run in a resident task; explain() says why",
-                self.plan.graph.topology,
-            )
-            return None
         return ResidentTasks(
             session=self.session,
             rows_of=shared.rows_of,
             results=shared.results,
-            branches=branches,
+            shipped=lambda: dict(shipped(shared.branches)),
             settings=self.residents,
             topology=shared.work.names.topology,
             epoch=shared.work.names.epoch,

@@ -43,6 +43,7 @@ class World:
     ended: list[str] = field(factory=list)
     cancelled: list[str] = field(factory=list)
     is_late: bool = False
+    slow: list[str] = field(factory=list)  # what a task had when the deadline came
 
     def events(self) -> Iterator[Callable[[World], list[Action]]]:
         """Yield what may happen next, each for a copy of this world."""
@@ -87,6 +88,7 @@ class World:
 
     def pass_time(self) -> list[Action]:
         self.is_late = True
+        self.slow = [key for link in self.links.values() if link.is_open for _, key in link.unanswered]
         return self.pool.expire(DEADLINE)
 
     def carry_out(self, actions: list[Action]) -> None:
@@ -100,8 +102,10 @@ class World:
                 case Take(request, answer):
                     ensure(answer.head["key"] == request.key, f"{request.key} got the answer to {answer.head['key']}")
                     self.end(str(request.key))
-                case GiveBack(request):
+                case GiveBack(request, is_late):
+                    ensure(is_late == (request.key in self.slow), f"{request.key} was slow: {not is_late}")
                     self.end(str(request.key))
+        self.slow = []
         busy = {link for link, each in self.links.items() if each.is_open and each.unanswered}
         ensure(len(busy) == len(set(self.begun) - set(self.ended)) or not self.free(), "a task is free, and one waits")
 
@@ -155,17 +159,17 @@ class UsesAConnectionAgainAfterATimeout(ResidentPool):
     def expire(self, now: float) -> list[Action]:
         return [each for each in super().expire(now) if not isinstance(each, Close)] + self._again()
 
-    def _closed(self, link: int) -> list[Action]:
+    def _closed(self, link: int, is_late: bool = False) -> list[Action]:
         awaited = self._awaited.pop(link, None)
-        return [GiveBack(awaited.request)] if awaited else []
+        return [GiveBack(awaited.request, is_late)] if awaited else []
 
     def _again(self) -> list[Action]:
         return list(self._sent())
 
 
 class LosesWhatALostTaskHad(ResidentPool):
-    def leave(self, link: int) -> list[Action]:
-        return [each for each in super().leave(link) if not isinstance(each, GiveBack)]
+    def _left(self, link: int, is_late: bool = False) -> list[Action]:
+        return [each for each in super()._left(link, is_late) if not isinstance(each, GiveBack)]
 
 
 class UsesSpares(ResidentPool):
@@ -179,9 +183,22 @@ class SendsToABusyTask(ResidentPool):
         return [each for each in actions if not isinstance(each, Close)]
 
 
+class BlamesWhatOnlyWaited(ResidentPool):
+    def expire(self, now: float) -> list[Action]:
+        actions = super().expire(now)
+        return [GiveBack(each.request, is_late=True) if isinstance(each, GiveBack) else each for each in actions]
+
+
 @pytest.mark.parametrize(
     "mutant",
-    [MatchesAnswersByOrder, UsesAConnectionAgainAfterATimeout, LosesWhatALostTaskHad, UsesSpares, SendsToABusyTask],
+    [
+        MatchesAnswersByOrder,
+        UsesAConnectionAgainAfterATimeout,
+        LosesWhatALostTaskHad,
+        UsesSpares,
+        SendsToABusyTask,
+        BlamesWhatOnlyWaited,
+    ],
 )
 def test_without_one_of_its_rules_it_is_found(mutant: type[ResidentPool]) -> None:
     with pytest.raises(WrongError):
