@@ -39,7 +39,7 @@ from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.job_names import JobNames
 from trident_py.engine.ports.reads import StateReads
 from trident_py.engine.ports.requests import Requests
-from trident_py.engine.resident.settings import ResidentSettings
+from trident_py.engine.resident.settings import ResidentSettings, count_of
 from trident_py.engine.rows.row_engine import RowEngine, spark_needed
 from trident_py.engine.spark.shared_job import small_session
 from trident_py.engine.spark.spark_engine import SparkEngine
@@ -164,8 +164,7 @@ def _spark(
     """Return the engine: a new session of the topology, and a second one for jobs over few rows."""
     name = plan.graph.topology
     steps.info("topology %s: starting Spark", name)
-    residents = 0 if config.resident_tasks == "auto" else int(config.resident_tasks)
-    session = resources.enter_context(topology_session(name, spark, residents))
+    session = resources.enter_context(topology_session(name, spark, count_of(config) or 0))
     small = resources.enter_context(small_session(session))
     modules = ship(code, session, small)
     checked = check(plan, session)

@@ -8,7 +8,7 @@ its session's own method works across threads.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkAttributeError, PySparkNotImplementedError
@@ -53,34 +53,28 @@ def tagged(session: SparkSession, tag: str, description: str) -> Iterator[None]:
             target.removeJobTag(tag)
 
 
-@contextmanager
-def described(session: SparkSession, description: str) -> Iterator[None]:
+def described(session: SparkSession, description: str) -> AbstractContextManager[None]:
     """Set ``description`` in Spark's UI for every job that this thread starts inside; no effect on Spark Connect."""
-    target = spark_context(session)
-    if target is None:
-        yield
-        return
-    before = target.getLocalProperty(DESCRIPTION)
-    target.setJobDescription(description)
-    try:
-        yield
-    finally:
-        target.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type]  # None removes it
+    return _with_property(session, DESCRIPTION, description)
+
+
+def grouped(session: SparkSession, group: str) -> AbstractContextManager[None]:
+    """Put every job that this thread starts inside into ``group``; no effect on Spark Connect."""
+    return _with_property(session, GROUP, group)
 
 
 @contextmanager
-def grouped(session: SparkSession, group: str) -> Iterator[None]:
-    """Put every job that this thread starts inside into ``group``; no effect on Spark Connect."""
+def _with_property(session: SparkSession, name: str, value: str) -> Iterator[None]:
     target = spark_context(session)
     if target is None:
         yield
         return
-    before = target.getLocalProperty(GROUP)
-    target.setLocalProperty(GROUP, group)
+    before = target.getLocalProperty(name)
+    target.setLocalProperty(name, value)
     try:
         yield
     finally:
-        target.setLocalProperty(GROUP, before)  # type: ignore[arg-type]  # None removes it
+        target.setLocalProperty(name, before)  # type: ignore[arg-type]  # None removes it
 
 
 def stages(session: SparkSession, but_of_group: str) -> dict[str, str]:

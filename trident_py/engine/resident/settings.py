@@ -36,7 +36,7 @@ class ResidentSettings:
         Raises:
             ConfigError: the tasks would leave no slot for Spark jobs, or could not reach this process.
         """
-        count = None if config.resident_tasks == "auto" else int(config.resident_tasks)
+        count = count_of(config)
         addresses = _addresses(config, session)
         if count == 0 or (count is None and addresses is None):
             return None
@@ -52,6 +52,11 @@ class ResidentSettings:
             )
         host, listens_at = addresses
         return cls(count=count, host=host, listens_at=listens_at, seconds=config.message_timeout)
+
+
+def count_of(config: TridentConfig) -> int | None:
+    """Return how many tasks ``config`` wants; None: as many as the slots allow."""
+    return None if config.resident_tasks == "auto" else int(config.resident_tasks)
 
 
 def _addresses(config: TridentConfig, session: SparkSession) -> tuple[str, str] | None:
