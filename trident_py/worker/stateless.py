@@ -70,7 +70,7 @@ def _is_stateless(value: Any, seen: dict[int, object]) -> bool:
 
 
 def _parts(value: Any) -> Iterable[object] | None:
-    """Return the objects that ``value`` consists of, if it keeps nothing beside them."""
+    """Return the objects that ``value`` consists of; None: it may keep something, too."""
     parts: Iterable[object] | None = None
     kind = type(value)
     if kind is MethodType:
