@@ -67,11 +67,13 @@ class Definition:
 
     parts: dict[str, SpoutPart] = field(factory=dict)
     stage: Stage = Stage.OPEN
+    _attempted: dict[str, Json] | None = field(default=None, init=False, eq=False, repr=False)  # None: must be made
+    _fingerprints: dict[str, Fingerprint] | None = field(default=None, init=False, eq=False, repr=False)
 
     @property
     def is_new(self) -> bool:
         """Whether no leader ever made an attempt of it."""
-        return self.stage < Stage.ATTEMPTED and not any(part.was_attempted for part in self.parts.values())
+        return self.stage < Stage.ATTEMPTED and not self.attempted_metadata
 
     @property
     def metadata(self) -> dict[str, Json]:
@@ -80,13 +82,22 @@ class Definition:
 
     @property
     def attempted_metadata(self) -> dict[str, Json]:
-        """The metadata of the parts with which an attempt was made."""
-        return {spout: part.metadata for spout, part in self.parts.items() if part.was_attempted}
+        """The metadata of the parts with which an attempt was made: the same object until a part changes."""
+        if self._attempted is None:
+            self._attempted = {spout: part.metadata for spout, part in self.parts.items() if part.was_attempted}
+        return self._attempted
 
     @property
     def fingerprints(self) -> dict[str, Fingerprint]:
-        """The known fingerprints of the rows of an attempt, by spout."""
-        return {spout: part.fingerprint for spout, part in self.parts.items() if part.fingerprint is not None}
+        """The known fingerprints of the rows of an attempt, by spout: the same object until a part changes."""
+        if self._fingerprints is None:
+            known = {spout: part.fingerprint for spout, part in self.parts.items()}
+            self._fingerprints = {spout: each for spout, each in known.items() if each is not None}
+        return self._fingerprints
+
+    def part_changed(self) -> None:
+        """Make what is stored of the parts anew."""
+        self._attempted = self._fingerprints = None
 
     @property
     def bytes(self) -> int:
@@ -378,17 +389,18 @@ class Definitions:
             inquiry.close(message.ask)
         if number < self.frontier and number not in self.known:
             return  # it was asked for, and then left out
-        parts = self.known.setdefault(number, Definition()).parts
-        before = parts.get(spout)
+        definition = self.known.setdefault(number, Definition())
+        before = definition.parts.get(spout)
         is_answer = is_awaited and number == self.frontier
         if is_answer or before is None:  # even if the answer is not awaited, the spout has consumed input for it
-            parts[spout] = SpoutPart(
+            definition.parts[spout] = SpoutPart(
                 metadata=message.metadata,
                 bytes=message.bytes,
                 moves=None if before and before.was_attempted else message.moved,
                 stands=is_answer or spout in self.exact,
                 fingerprint=before.fingerprint if before else None,
             )
+            definition.part_changed()
         self._complete()
         self._check(number)
 
@@ -446,6 +458,7 @@ class Definitions:
             if part.moves is not None:  # a replay moves only the cursors of spouts that were added since
                 self._move_cursors(spout, part.moves)
                 part.moves = None
+                definition.part_changed()
         self._check(number)
 
     def is_whole(self, number: int) -> bool:
@@ -476,12 +489,14 @@ class Definitions:
             SpoutError: the rows differ from those before, and the spout has promised the same.
         """
         spout = message.spout
-        part = self.known[number].parts[spout]
+        definition = self.known[number]
+        part = definition.parts[spout]
         if isinstance(message, OffsetsResolved):
             part.metadata, part.resolved = message.metadata, message.moved
         elif spout in self.exact:
             check_same(topology, message, part.fingerprint or message.fingerprint)
             part.fingerprint = message.fingerprint
+        definition.part_changed()
         self._check(number)
 
     def go_back(self, number: int) -> None:

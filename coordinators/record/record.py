@@ -12,10 +12,10 @@ becomes another blob. This has three consequences:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
-from attrs import asdict, evolve, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from coordinators.record.bad_rows import BadRow, bad_rows_json, bad_rows_of
 from coordinators.record.parking import NOTHING_PARKED, Parked, ParkedList, Parking
@@ -24,6 +24,8 @@ from coordinators.values.attempt import INITIAL_TXID, TransactionAttempt
 from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_digest, content_hash, other_version
 from coordinators.values.cursors import Cursors, CursorShard
 from coordinators.values.errors import MetadataError, our_bug
+
+T = TypeVar("T")
 
 
 @frozen
@@ -75,6 +77,8 @@ class Bindings:
 
     def number(self, txid: int) -> int | None:
         """Return the number of ``txid``; None: it is empty, or has the number of a parked one."""
+        if not (self.empty or self.released):
+            return txid - self.forgotten
         match self.of(txid):
             case Number(number):
                 return number
@@ -245,20 +249,66 @@ class EncodedRecord:
     blobs: Mapping[str, str]
 
 
-def encode(record: CoordinatorRecord) -> EncodedRecord:
-    """Return the stored form of ``record``.
+@frozen
+class _Piece:
+    """The text of one entry of the head, and its blobs, as encoded from ``value`` and with ``inline_max``."""
+
+    value: object
+    inline_max: int
+    text: str
+    blobs: Mapping[str, str]
+
+
+@define
+class KeptPieces:
+    """The texts of definitions and fingerprints, from one write to the next: only other objects are encoded again."""
+
+    metadata: dict[int, _Piece] = field(factory=dict)
+    fingerprints: dict[int, _Piece] = field(factory=dict)
+
+
+def encode(record: CoordinatorRecord, kept: KeptPieces | None = None) -> EncodedRecord:
+    """Return the stored form of ``record``; ``kept`` is changed, and makes the next one of the same topology cheaper.
 
     Raises:
         MetadataError: some metadata is not JSON.
     """
+    kept = KeptPieces() if kept is None else kept
     blobs: dict[str, str] = {}
+    kept.metadata = _metadata(record, kept.metadata)
+    kept.fingerprints = _fingerprints(record, kept.fingerprints)
+    for piece in kept.metadata.values():
+        blobs.update(piece.blobs)
+    texts = {
+        "attempt_ids": _numbers(record.attempt_ids),
+        "fingerprints": _together(kept.fingerprints),
+        "metadata": _together(kept.metadata),
+        "times": _numbers(record.times),
+    }
+    texts |= {name: canonical_json(value) for name, value in _body(record, blobs).items()}
+    text = _object(f'"{name}":{texts[name]}' for name in sorted(texts))
+    return EncodedRecord(f'{{"crc":"{content_hash(text)}",{text[1:]}', blobs)
+
+
+def _object(entries: Iterable[str]) -> str:
+    return f"{{{','.join(entries)}}}"
+
+
+def _together(pieces: Mapping[int, _Piece]) -> str:
+    return _object(sorted(piece.text for piece in pieces.values()))  # they begin with the key
+
+
+def _numbers(numbers: Mapping[int, int]) -> str:
+    return _object(sorted(f'"{key}":{number}' for key, number in numbers.items()))
+
+
+def _body(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]:
+    """Return the head without the values by transaction."""
     body: dict[str, Json] = {
         "version": RECORD_VERSION,
         "epoch": record.epoch,
         "seq": record.seq,
         "current_txid": record.current_txid,
-        "attempt_ids": {str(txid): attempt_id for txid, attempt_id in sorted(record.attempt_ids.items())},
-        "metadata": _metadata(record, blobs),
         "committing": [
             {"txid": pin.attempt.txid, "attempt": pin.attempt.attempt_id, "hash": pin.hash} for pin in record.committing
         ],
@@ -266,12 +316,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
         "committed_as": record.committed_as,
         "cursors": {spout: _cursors(spout, positions, blobs) for spout, positions in record.cursors.items()},
         "success_upto": record.success_upto,
-        "fingerprints": {
-            str(txid): {spout: [each.rows, each.sum, each.kind] for spout, each in seen.items()}
-            for txid, seen in record.fingerprints.items()
-        },
         "failures": {str(txid): asdict(failure) for txid, failure in sorted(record.failures.items())},
-        "times": {str(txid): time for txid, time in sorted(record.times.items())},
         "declared": _declared(record, blobs),
         "accepted": list(record.accepted),
         "resting": {
@@ -282,8 +327,7 @@ def encode(record: CoordinatorRecord) -> EncodedRecord:
     }
     body |= _seldom(record, blobs)
     body["blobs"] = list(blobs)
-    text = canonical_json(body)
-    return EncodedRecord(f'{{"crc":"{content_hash(text)}",{text[1:]}', blobs)
+    return body
 
 
 def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]:
@@ -317,15 +361,38 @@ def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]
     return body
 
 
-def _metadata(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
+def _metadata(record: CoordinatorRecord, kept: Mapping[int, _Piece]) -> dict[int, _Piece]:
     inline_max = _inline_max(sum(map(len, record.metadata.values())))
-    return {
-        str(txid): {
-            spout: _inline_or_blob(f"metadata.{spout}.{txid}", definition, inline_max, blobs)
+
+    def piece(number: int, definitions: Mapping[str, Json]) -> _Piece:
+        blobs: dict[str, str] = {}
+        entries: dict[str, Json] = {
+            spout: _inline_or_blob(f"metadata.{spout}.{number}", definition, inline_max, blobs)
             for spout, definition in definitions.items()
         }
-        for txid, definitions in record.metadata.items()
-    }
+        return _Piece(definitions, inline_max, f'"{number}":{canonical_json(entries)}', blobs)
+
+    return _pieces(record.metadata, kept, inline_max, piece)
+
+
+def _fingerprints(record: CoordinatorRecord, kept: Mapping[int, _Piece]) -> dict[int, _Piece]:
+    def piece(number: int, seen: Mapping[str, Fingerprint]) -> _Piece:
+        entries: dict[str, Json] = {spout: [each.rows, each.sum, each.kind] for spout, each in seen.items()}
+        return _Piece(seen, 0, f'"{number}":{canonical_json(entries)}', {})
+
+    return _pieces(record.fingerprints, kept, 0, piece)
+
+
+def _pieces(
+    values: Mapping[int, T], kept: Mapping[int, _Piece], inline_max: int, made: Callable[[int, T], _Piece]
+) -> dict[int, _Piece]:
+    pieces: dict[int, _Piece] = {}
+    for number, value in values.items():
+        piece = kept.get(number)
+        if piece is None or piece.value is not value or piece.inline_max != inline_max:
+            piece = made(number, value)
+        pieces[number] = piece
+    return pieces
 
 
 def _cursors(spout: str, positions: Cursors, blobs: dict[str, str]) -> Json:

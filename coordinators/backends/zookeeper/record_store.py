@@ -23,7 +23,15 @@ from coordinators.backends.zookeeper.znodes import (
     ensure_fits,
     parse,
 )
-from coordinators.record.record import CoordinatorRecord, EncodedRecord, blob_names, decode, encode, missing_blobs
+from coordinators.record.record import (
+    CoordinatorRecord,
+    EncodedRecord,
+    KeptPieces,
+    blob_names,
+    decode,
+    encode,
+    missing_blobs,
+)
 from coordinators.record.store import TopologyIdentity
 from coordinators.record.wishes import Wish
 from coordinators.values.errors import CoordinationLost, FencedError, TridentError
@@ -163,6 +171,7 @@ class ZooKeeperRecordStore:
     _paths: TopologyPaths
     claimed_at: int = 0
     writes: int = field(default=0, init=False)
+    _kept: KeptPieces = field(factory=KeptPieces, init=False)
     _stored: StoredRecord | None = field(default=None, init=False)
     _has_read: bool = field(default=False, init=False)
     _fenced: str | None = field(default=None, init=False)
@@ -183,7 +192,7 @@ class ZooKeeperRecordStore:
         self._ensure_not_fenced()
         if not self._has_read:
             self.read()
-        encoded = encode(record)
+        encoded = encode(record, self._kept)
         requests = self._requests(encoded, self._carried_out(record))
         if requests.ahead:  # else the only one is measured as it is sent
             for steps in (*requests.ahead, requests.last):

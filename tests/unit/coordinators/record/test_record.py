@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from coordinators.record.record import (
     CoordinatorRecord,
     EncodedRecord,
     Failure,
+    KeptPieces,
     blob_names,
     decode,
     encode,
@@ -82,6 +84,40 @@ def _decoded_or_refused(encoded: EncodedRecord) -> CoordinatorRecord | None:
 @given(RECORDS)
 def test_a_record_comes_back_equal(record: CoordinatorRecord) -> None:
     assert _decoded(encode(record)) == record
+
+
+DEFINITIONS = st.dictionaries(TEXT, JSON, max_size=2)
+SEEN = st.dictionaries(TEXT, st.builds(Fingerprint, COUNTS, st.integers(), TEXT), max_size=2)
+NUMBERS = st.integers(0, 12)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            RECORDS,
+            st.dictionaries(NUMBERS, DEFINITIONS | st.none(), max_size=12),
+            st.dictionaries(NUMBERS, SEEN | st.none(), max_size=12),
+        ),
+        min_size=2,
+        max_size=5,
+    )
+)
+def test_kept_pieces_give_the_text_of_a_fresh_encoding(
+    writes: list[tuple[CoordinatorRecord, dict[int, Any], dict[int, Any]]],
+) -> None:
+    kept = KeptPieces()
+    metadata: dict[int, Any] = {}
+    fingerprints: dict[int, Any] = {}
+    for record, defined, seen in writes:
+        metadata = {number: each for number, each in (metadata | defined).items() if each is not None}
+        fingerprints = {number: each for number, each in (fingerprints | seen).items() if each is not None}
+        now = evolve(record, metadata=metadata, fingerprints=fingerprints)
+        encoded = encode(now, kept)
+        assert encoded == encode(now)
+        assert list(encoded.blobs) == list(encode(now).blobs)
+        body = json.loads(encoded.head)
+        del body["crc"]
+        assert encoded.head.endswith(canonical_json(body)[1:])
 
 
 @given(RECORDS)
