@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import TypedDict
 
 from attrs import define, evolve, field
@@ -57,6 +58,9 @@ class _Flight:
     is_parked: bool
     processed: float = 0.0
     commit_begun: float = 0.0
+
+
+_STATUS = attrgetter("status")
 
 
 class _Known(TypedDict, total=False):
@@ -292,7 +296,7 @@ class Publisher:
             parking=machine.parked.parking_txid,
             is_stopping=is_stopping,
             current_txid=current_txid,
-            transactions=tuple(flight.status for flight in self._flights.values()),
+            transactions=tuple(map(_STATUS, self._flights.values())),
             committed=self._committed,
             rows=self._totals.rows,
             counts=self._totals.by_name,

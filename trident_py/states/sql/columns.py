@@ -159,7 +159,8 @@ class TypedColumn:
         Raises:
             UnfitError: a value doesn't fit the column.
         """
-        if set(map(type, values)) <= {self.plain, NoneType}:
+        kinds = {*map(type, values)} - {NoneType}
+        if kinds <= {self.plain} or (self.to_sql is as_text and kinds == {str} and _are_texts(values)):
             return values
         return [None if value is None else self._converted(self.to_sql, value) for value in values]
 
@@ -263,6 +264,15 @@ def as_text(value: Any) -> str:
     except UnicodeEncodeError:
         raise RefusedValueError("it is not Unicode text") from None
     return value
+
+
+def _are_texts(values: Sequence[str | None]) -> bool:
+    """Return true if `as_text` accepts each value: one look for all of them."""
+    try:
+        text = "".join(filter(None, values))
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def as_integer(value: Any) -> int:

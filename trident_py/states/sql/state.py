@@ -8,13 +8,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import localcontext
+from functools import partial
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 from attrs import define, evolve, field, frozen
 
-from trident_py.errors import StateError
+from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
@@ -25,6 +26,7 @@ from trident_py.states.sql.catalog import FoundTable
 from trident_py.states.sql.columns import loaded_rows
 from trident_py.states.sql.dialect import Connection, Database, ending_at_refusals
 from trident_py.states.sql.fenced_table import FencedTable
+from trident_py.states.sql.merges import MergedChanges, can_combine
 from trident_py.states.sql.table import Staging, Table, declarations, placed, stored_rows
 
 MADE_MAX = 10**10
@@ -45,6 +47,9 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         self._changed: Sequence[ChangedKey] = ()  # by older attempts of the open transaction
         self._commit_row: tuple[int | None, ...] = ()  # the token of the open transaction
         self._open: tuple[Connection, SinkTransaction, int] | None = None
+        self._merged: MergedChanges | None = None  # not written yet
+        self._merges = False  # whether the members of the open group are written together
+        self._alone_upto = 0  # the last transaction that is written alone
         self._checked: object | None = None
         self._found: FoundTable | None = None
 
@@ -120,6 +125,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
                 self.commit_link.rollback()
                 raise
         if due:
+            self._merges = len(due) > 1 and due[-1].txid > self._alone_upto and not self._table.timed
             self._group, self._commit_row = members, fence.after(members).commit
             self._open = (connection, due[0], threading.get_ident())
         else:
@@ -139,6 +145,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
 
     def commit_group(self) -> None:
         """Commit changes and token together; they are durable when this returns."""
+        self._write_merged()
         connection, tx = self._in_transaction()
         with self.explained(tx):
             self._finish(connection)
@@ -157,7 +164,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         super().landed()
 
     def rollback(self) -> None:
-        self._open = None
+        self._open = self._merged = None
         with self._database.explained(self._name):
             self.commit_link.rollback()
 
@@ -170,6 +177,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
         texts = encode_keys(keys)
         if self._open is not None and self._open[2] == threading.get_ident():
+            self._write_merged()
             with self._database.explained(self._name):
                 stored = self._read(self._open[0], texts)
         else:
@@ -217,8 +225,39 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         """Combine ``values[i]`` into the stored value of ``keys[i]``: in SQL, if that gives the same."""
         if aggregator.merge not in self._table.value.merges:
             return super().multi_merge(keys, values, aggregator)
+        if self._merges and keys and not returns and can_combine(self._table.value):
+            self._merge(keys, values, aggregator.merge)
+            return ()
         self._write(encode_keys(keys), keys, values, aggregator.merge)
         return self.multi_get(keys) if returns else ()
+
+    def _merge(self, keys: Sequence[Key], values: Sequence[Any], merge: str) -> None:
+        """Combine the values with those of the group's members before, to be written later."""
+        _, tx = self._in_transaction()
+        if self._merged is None or self._merged.merge != merge:
+            self._write_merged()
+            self._merged = MergedChanges(merge)
+        with self.explained(tx):
+            self._merged.add(tx.txid, encode_keys(keys), self._table.stored(keys, values))
+
+    def _write_merged(self) -> None:
+        """Write what members of the group have merged.
+
+        Raises:
+            StoreBusyException: not all of it can be written together; when they come again, each member writes alone.
+        """
+        merged, self._merged = self._merged, None
+        if merged is None:
+            return
+        connection, tx = self._in_transaction()
+        try:
+            with self.explained(tx):
+                for rows in merged.written():
+                    upsert = partial(self._table.upsert, merged.merge)
+                    self._database.write(connection, upsert, rows)
+        except (StateError, OverflowError) as error:
+            self._alone_upto = self._group[-1].txid
+            raise StoreBusyException(f"{error}; these transactions are tried again, one by one") from error
 
     def _read(self, connection: Connection, texts: list[str]) -> dict[str, Any]:
         loaded, listed = self._table.value.loaded, self._table.dialect.listed
@@ -230,6 +269,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return found
 
     def _update(self, texts: list[str], keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
+        self._write_merged()
         connection, tx = self._in_transaction()
         values: list[Any] = []
         for start in range(0, len(texts), CHUNK_ROWS):
@@ -245,6 +285,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return [None if value is REMOVE else value for value in values]
 
     def _write(self, texts: list[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None) -> None:
+        self._write_merged()
         connection, tx = self._in_transaction()
         if REMOVE in values:
             texts, keys, values = self._without_removed(texts, keys, values)
@@ -270,7 +311,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return [row[0] for row in rest], [row[1] for row in rest], [row[2] for row in rest]
 
     def close(self) -> None:
-        self._open = None
+        self._open = self._merged = None
         super().close()
 
     def _in_transaction(self) -> tuple[Connection, SinkTransaction]:
