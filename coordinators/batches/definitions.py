@@ -82,22 +82,26 @@ class Definition:
 
     @property
     def attempted_metadata(self) -> dict[str, Json]:
-        """The metadata of the parts with which an attempt was made: the same object until a part changes."""
+        """The metadata of the parts with which an attempt was made; the same object until they change."""
         if self._attempted is None:
             self._attempted = {spout: part.metadata for spout, part in self.parts.items() if part.was_attempted}
         return self._attempted
 
     @property
     def fingerprints(self) -> dict[str, Fingerprint]:
-        """The known fingerprints of the rows of an attempt, by spout: the same object until a part changes."""
+        """The known fingerprints of the rows of an attempt, by spout; the same object until one changes."""
         if self._fingerprints is None:
             known = {spout: part.fingerprint for spout, part in self.parts.items()}
             self._fingerprints = {spout: each for spout, each in known.items() if each is not None}
         return self._fingerprints
 
-    def part_changed(self) -> None:
-        """Make what is stored of the parts anew."""
-        self._attempted = self._fingerprints = None
+    def metadata_changed(self) -> None:
+        """Make `attempted_metadata` anew."""
+        self._attempted = None
+
+    def fingerprint_changed(self) -> None:
+        """Make `fingerprints` anew."""
+        self._fingerprints = None
 
     @property
     def bytes(self) -> int:
@@ -400,7 +404,8 @@ class Definitions:
                 stands=is_answer or spout in self.exact,
                 fingerprint=before.fingerprint if before else None,
             )
-            definition.part_changed()
+            definition.metadata_changed()
+            definition.fingerprint_changed()
         self._complete()
         self._check(number)
 
@@ -458,7 +463,7 @@ class Definitions:
             if part.moves is not None:  # a replay moves only the cursors of spouts that were added since
                 self._move_cursors(spout, part.moves)
                 part.moves = None
-                definition.part_changed()
+                definition.metadata_changed()
         self._check(number)
 
     def is_whole(self, number: int) -> bool:
@@ -493,10 +498,11 @@ class Definitions:
         part = definition.parts[spout]
         if isinstance(message, OffsetsResolved):
             part.metadata, part.resolved = message.metadata, message.moved
+            definition.metadata_changed()
         elif spout in self.exact:
             check_same(topology, message, part.fingerprint or message.fingerprint)
             part.fingerprint = message.fingerprint
-        definition.part_changed()
+            definition.fingerprint_changed()
         self._check(number)
 
     def go_back(self, number: int) -> None:

@@ -251,12 +251,22 @@ class EncodedRecord:
 
 @frozen
 class _Piece:
-    """The text of one entry of the head, and its blobs, as encoded from ``value`` and with ``inline_max``."""
+    """The text of one entry of the head.
+
+    Attributes:
+        value: the object of which it is the text.
+        blobs: by name, those that it names.
+        longest: the length of the longest definition that is in ``text`` itself.
+    """
 
     value: object
-    inline_max: int
     text: str
-    blobs: Mapping[str, str]
+    blobs: Mapping[str, str] = field(factory=dict)
+    longest: int = 0
+
+    def fits(self, inline_max: int) -> bool:
+        """Return true if the same definitions would be in blobs."""
+        return self.longest <= inline_max and (not self.blobs or inline_max < min(map(_size, self.blobs.values())))
 
 
 @define
@@ -320,7 +330,7 @@ def _body(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]:
         "declared": _declared(record, blobs),
         "accepted": list(record.accepted),
         "resting": {
-            spout: _inline_or_blob(f"resting.{spout}", definition, 0, blobs)
+            spout: _blob(f"resting.{spout}", canonical_json(definition), blobs)
             for spout, definition in record.resting.items()
         },
         "gaps": {state: [gap.start, gap.stop] for state, gap in record.gaps.items()},
@@ -342,22 +352,22 @@ def _seldom(record: CoordinatorRecord, blobs: dict[str, str]) -> dict[str, Json]
     if record.bad_rows:
         body["bad_rows"] = {
             str(txid): [
-                _inline_or_blob(f"bad_rows.{txid}.{number}", part, 0, blobs)
+                _blob(f"bad_rows.{txid}.{number}", canonical_json(part), blobs)
                 for number, part in enumerate(bad_rows_json(rows))
             ]
             for txid, rows in record.bad_rows.items()
         }
     if record.parked.parking is not None:
-        body["parking"] = _inline_or_blob("parking", record.parked.parking.to_json(), 0, blobs)
+        body["parking"] = _blob("parking", canonical_json(record.parked.parking.to_json()), blobs)
     if record.parked.entries:
         body["parked"] = [
-            _inline_or_blob(f"parked.{each.txid}.{each.part}", each.to_json(), 0, blobs)
+            _blob(f"parked.{each.txid}.{each.part}", canonical_json(each.to_json()), blobs)
             for each in record.parked.entries
         ]
     if record.standing != NOTHING_STANDS:
         body["standing"] = record.standing.to_json()
     if record.outcomes:
-        body["outcomes"] = _inline_or_blob("outcomes", [each.to_json() for each in record.outcomes], 0, blobs)
+        body["outcomes"] = _blob("outcomes", canonical_json([each.to_json() for each in record.outcomes]), blobs)
     return body
 
 
@@ -365,12 +375,16 @@ def _metadata(record: CoordinatorRecord, kept: Mapping[int, _Piece]) -> dict[int
     inline_max = _inline_max(sum(map(len, record.metadata.values())))
 
     def piece(number: int, definitions: Mapping[str, Json]) -> _Piece:
+        texts = {spout: canonical_json(definitions[spout]) for spout in sorted(definitions)}
+        inline = {spout: text for spout, text in texts.items() if _size(text) <= inline_max}
         blobs: dict[str, str] = {}
-        entries: dict[str, Json] = {
-            spout: _inline_or_blob(f"metadata.{spout}.{number}", definition, inline_max, blobs)
-            for spout, definition in definitions.items()
-        }
-        return _Piece(definitions, inline_max, f'"{number}":{canonical_json(entries)}', blobs)
+        entries = [
+            f'{canonical_json(spout)}:{{"value":{text}}}'
+            if spout in inline
+            else f"{canonical_json(spout)}:{canonical_json(_blob(f'metadata.{spout}.{number}', text, blobs))}"
+            for spout, text in texts.items()
+        ]
+        return _Piece(definitions, f'"{number}":{_object(entries)}', blobs, max(map(_size, inline.values()), default=0))
 
     return _pieces(record.metadata, kept, inline_max, piece)
 
@@ -378,7 +392,7 @@ def _metadata(record: CoordinatorRecord, kept: Mapping[int, _Piece]) -> dict[int
 def _fingerprints(record: CoordinatorRecord, kept: Mapping[int, _Piece]) -> dict[int, _Piece]:
     def piece(number: int, seen: Mapping[str, Fingerprint]) -> _Piece:
         entries: dict[str, Json] = {spout: [each.rows, each.sum, each.kind] for spout, each in seen.items()}
-        return _Piece(seen, 0, f'"{number}":{canonical_json(entries)}', {})
+        return _Piece(seen, f'"{number}":{canonical_json(entries)}')
 
     return _pieces(record.fingerprints, kept, 0, piece)
 
@@ -389,10 +403,14 @@ def _pieces(
     pieces: dict[int, _Piece] = {}
     for number, value in values.items():
         piece = kept.get(number)
-        if piece is None or piece.value is not value or piece.inline_max != inline_max:
+        if piece is None or piece.value is not value or not piece.fits(inline_max):
             piece = made(number, value)
         pieces[number] = piece
     return pieces
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _cursors(spout: str, positions: Cursors, blobs: dict[str, str]) -> Json:
@@ -404,7 +422,9 @@ def _cursors(spout: str, positions: Cursors, blobs: dict[str, str]) -> Json:
 def _declared(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
     if record.declared is None:
         return None
-    return _inline_or_blob("declared", dict(record.declared), 0, blobs)  # not in the head, which every write replaces
+    return _blob(
+        "declared", canonical_json(dict(record.declared)), blobs
+    )  # not in the head, which every write replaces
 
 
 def _inline_max(definitions: int) -> int:
@@ -417,10 +437,7 @@ def _inline_max(definitions: int) -> int:
     return min(INLINE_BYTES_MAX, 1 << share.bit_length() - 1)
 
 
-def _inline_or_blob(name: str, value: Json, inline_max: int, blobs: dict[str, str]) -> Json:
-    text = canonical_json(value)
-    if len(text.encode()) <= inline_max:
-        return {"value": value}
+def _blob(name: str, text: str, blobs: dict[str, str]) -> dict[str, Json]:
     node = f"{name}={content_digest(text)}"
     blobs[node] = text
     return {"blob": node}
