@@ -32,7 +32,9 @@ class Counts:
         return Counts(self.rows + other.rows, _sum(self.by_name, other.by_name), _sum(self.written, other.written))
 
 
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    if not other:
+        return one
     return {**one, **{name: one.get(name, 0) + count for name, count in other.items()}}
 
 

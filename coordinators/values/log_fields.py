@@ -7,8 +7,8 @@ the context. So the lines of users' code on the driver have them, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, TypedDict, Unpack
 
@@ -33,14 +33,24 @@ def log_about(**fields: Unpack[LogFields]) -> None:
     _known.set(_with(_known.get(), fields))
 
 
-@contextmanager
-def logging_about(**fields: Unpack[LogFields]) -> Iterator[None]:
+def logging_about(**fields: Unpack[LogFields]) -> AbstractContextManager[None]:
     """Set these fields for the log lines inside; other fields stay."""
-    token = _known.set(_with(_known.get(), fields))
-    try:
-        yield
-    finally:
-        _known.reset(token)
+    return _LoggingAbout(fields)
+
+
+class _LoggingAbout(AbstractContextManager[None]):
+    """Not a generator, because it is entered several times a transaction."""
+
+    __slots__ = ("_fields", "_token")
+
+    def __init__(self, fields: LogFields) -> None:
+        self._fields = fields
+
+    def __enter__(self) -> None:
+        self._token = _known.set(_with(_known.get(), self._fields))
+
+    def __exit__(self, *_: object) -> None:
+        _known.reset(self._token)
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import evolve, frozen
@@ -43,12 +44,9 @@ class SharedBranch:
 
     def together(self, batches: Mapping[int, pa.Table]) -> pa.Table:
         """Return the rows of these batches, each with its txid as the first field."""
-        schema = arrow_schema(self.source)
-        marked = [
-            pa.table([pa.repeat(pa.scalar(txid, pa.int64()), rows.num_rows), *rows.columns], schema=schema)
-            for txid, rows in batches.items()
-        ]
-        return pa.concat_tables(marked)
+        rows = pa.concat_tables(batches.values())
+        txids = np.repeat(np.array([*batches], np.int64), [each.num_rows for each in batches.values()])
+        return pa.table([pa.array(txids), *rows.columns], schema=arrow_schema(self.source))
 
     def build(self, frame: DataFrame) -> DataFrame:
         """Return the operations on the batches as DataFrame expressions."""
@@ -65,9 +63,10 @@ class SharedBranch:
         rows = {each["values"]: each["counts"] for each in pc.value_counts(numbers).to_pylist()}
         if not rows.keys() <= set(txids):
             raise RuntimeError(f"a job for the transactions {sorted(txids)} gave rows of {sorted(map(str, rows))}")
+        made = made.drop_columns([_FIELD])
         changes, offset = {}, 0
         for txid in sorted(txids):
-            part = made.slice(offset, rows.get(txid, 0)).drop_columns([_FIELD])
+            part = made.slice(offset, rows.get(txid, 0))
             offset += part.num_rows
             changes[txid] = part if part.num_rows or self.nothing is None else self._nothing(part.schema)
         return changes

@@ -253,6 +253,20 @@ def hash_rows(data: pa.Table | pa.RecordBatch) -> Fingerprint:
     return Fingerprint(data.num_rows, sum(map(_hash_batch, batches)) % 2**64, KIND)
 
 
+def hash_tables(tables: Sequence[pa.Table]) -> list[Fingerprint]:
+    """Return the fingerprint of the rows of each table, all with the same columns: one pass for small ones."""
+    if sum(table.num_rows for table in tables) > CHUNK_ROWS:
+        return list(map(hash_rows, tables))
+    (whole,) = pa.concat_tables(tables).combine_chunks().to_batches() or [None]
+    ends = np.cumsum([table.num_rows for table in tables])
+    hashes = np.zeros(0, np.uint64) if whole is None else hashes_of_rows(whole)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])[ends]
+    before = np.concatenate([np.zeros(1, np.uint64), sums[:-1]])
+    return [
+        Fingerprint(table.num_rows, total, KIND) for table, total in zip(tables, (sums - before).tolist(), strict=True)
+    ]
+
+
 def _chunks(batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
     return [batch.slice(first, CHUNK_ROWS) for first in range(0, batch.num_rows, CHUNK_ROWS)]
 

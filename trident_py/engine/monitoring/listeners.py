@@ -11,7 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from attrs import define, field
@@ -250,6 +252,9 @@ class StandstillWatch:
 WAITING_MAX = 10_000
 """The most events that wait for one receiver; beyond that, the oldest are dropped."""
 
+AT_ONCE_MAX = 100
+"""The most events that a receiver is called with, if so many wait."""
+
 DELIVER_SECONDS = 5.0
 """The time for listeners to process waiting events when a topology ends."""
 
@@ -271,35 +276,40 @@ class EventThread:
     receiver: str
     receive: Callable[[Sequence[TopologyEvent]], None]
     waiting_max: int = field(default=WAITING_MAX, kw_only=True)
-    at_once_max: int = field(default=1, kw_only=True)
+    at_once_max: int = field(default=AT_ONCE_MAX, kw_only=True)
     gather_seconds: float = field(default=0.0, kw_only=True)
     dropped: int = field(default=0, init=False)
-    _waiting: deque[TopologyEvent] = field(factory=deque, init=False)
-    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+    _waiting: SimpleQueue[TopologyEvent | None] = field(factory=SimpleQueue, init=False)  # None: the end
     _thread: threading.Thread | None = field(default=None, init=False)
-    _is_closing: bool = field(default=False, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)  # for what seldom happens
+    _closing: threading.Event = field(factory=threading.Event, init=False)
 
     def tell(self, event: TopologyEvent) -> None:
         """Queue ``event`` for delivery after the earlier ones; never waits."""
-        with self._changed:
-            is_full = len(self._waiting) == self.waiting_max
-            if is_full:
-                self._waiting.popleft()
-                self.dropped += 1
-            self._waiting.append(event)
-            if len(self._waiting) == 1:  # with more, the thread is awake, or gathers them
-                self._changed.notify()
+        if self._waiting.qsize() >= self.waiting_max:
+            self._drop_oldest()
+        self._waiting.put(event)
+        if self._thread is None:
+            self._start()
+
+    def _drop_oldest(self) -> None:
+        with self._lock, suppress(Empty):
+            self._waiting.get_nowait()
+            self.dropped += 1
+            if self.dropped == 1:
+                log.warning("topology %s: %s is too slow for its events; the oldest are dropped", *self._names)
+
+    def _start(self) -> None:
+        with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=f"trident-{self.topology}-listener", daemon=True)
-                self._thread.start()
-        if is_full and self.dropped == 1:
-            log.warning("topology %s: %s is too slow for its events; the oldest are dropped", *self._names)
+                thread = threading.Thread(target=self._run, name=f"trident-{self.topology}-listener", daemon=True)
+                thread.start()
+                self._thread = thread
 
     def close(self) -> None:
         """Accept the end: no events follow, and the thread ends after it has delivered the waiting ones."""
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify()
+        self._closing.set()
+        self._waiting.put(None)
 
     def join(self, until: float) -> None:
         """Wait until the thread has ended, at most until this monotonic moment."""
@@ -307,7 +317,7 @@ class EventThread:
             return
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
-            left = len(self._waiting)
+            left = self._waiting.qsize() - 1  # without the end
             log.warning(
                 "topology %s: %s is too slow and is not waited for any longer; %d events are left", *self._names, left
             )
@@ -322,11 +332,19 @@ class EventThread:
             self.receive(events)
 
     def _next(self) -> list[TopologyEvent]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_closing)
-            if self.gather_seconds:
-                self._changed.wait_for(lambda: self._is_closing, self.gather_seconds)
-            return [self._waiting.popleft() for _ in range(min(self.at_once_max, len(self._waiting)))]
+        """Return the next events; wait for the first of them. Nothing: it is the end."""
+        events: list[TopologyEvent] = []
+        event = self._waiting.get()
+        if event is not None and self.gather_seconds:
+            self._closing.wait(self.gather_seconds)
+        with suppress(Empty):
+            while event is not None:
+                events.append(event)
+                if len(events) == self.at_once_max:
+                    return events
+                event = self._waiting.get_nowait()
+            self._waiting.put(None)  # for the next call
+        return events
 
 
 @define(eq=False)

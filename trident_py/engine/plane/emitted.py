@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import add
 from typing import Any, TypeAlias
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import NO_ROWS, Fingerprint
-from trident_py.rows.row import hash_rows
+from trident_py.rows.row import hash_rows, hash_tables
 from trident_py.rows.schema import arrow_schema
 from trident_py.worker.counters import NodeCounts, summed
 from trident_py.worker.failures import TaskFailed, TaskFailure, by_spout
@@ -227,3 +227,11 @@ class EmittedBatch:
     def tasks(self) -> int:
         """How many reports its reading tasks send."""
         return sum(len(chunk.splits) for chunk in self.chunks if isinstance(chunk, Splits))
+
+
+def fingerprints_of(batches: Sequence[EmittedBatch]) -> list[Fingerprint | None]:
+    """Return `EmittedBatch.fingerprint` of each batch of one spout, none of which tasks have read."""
+    alone = [len(batch.chunks) != 1 or batch.is_sifted or not batch.is_settled for batch in batches]
+    if any(alone) or not batches:
+        return [batch.fingerprint() for batch in batches]
+    return [*hash_tables([batch.table for batch in batches])]

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from coordinators.protocol.messages import Acked, Fingerprinted, Message
 from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
-from trident_py.engine.plane.work import BranchInput, JobMember, Processed
+from trident_py.engine.plane.emitted import fingerprints_of
+from trident_py.engine.plane.work import JobMember, Processed
 from trident_py.engine.ports.batch_engine import BatchWork
 from trident_py.planner.sharing import SharedBranch, shared
 from trident_py.spark import jobs
@@ -101,20 +102,28 @@ class SharedJobs:
         for (txid, node), each in counted.items():
             # A function that is called for no single row is called for all of them: its counts go to the first.
             counts[members[0].attempt.txid if txid is None else txid][node] = each
+        reports = self._reports(members, branch.spout)
         return [
             Processed(
                 participant.keep(self.work.transaction(member.attempt, member.time), changes[member.attempt.txid]),
-                self._reports(member.attempt, branch.spout, member.inputs[branch.spout]),
+                reports[number],
                 counts=counts[member.attempt.txid],
                 written=changes[member.attempt.txid].num_rows,
             )
-            for member in members
+            for number, member in enumerate(members)
         ]
 
-    def _reports(self, attempt: TransactionAttempt, spout: str, given: BranchInput) -> list[Message]:
-        fingerprint = given.batch.fingerprint() if spout in self.work.exact else None
-        seen = [Fingerprinted(attempt, spout, fingerprint)] if fingerprint else []
-        return [*seen, Acked(attempt, StreamId.BATCH, given.edge)]
+    def _reports(self, members: Sequence[JobMember], spout: str) -> list[list[Message]]:
+        """Return the reports of each member: the fingerprint of an exact spout's rows, and the ack."""
+        given = [member.inputs[spout] for member in members]
+        acks = [Acked(member.attempt, StreamId.BATCH, each.edge) for member, each in zip(members, given, strict=True)]
+        if spout not in self.work.exact:
+            return [[ack] for ack in acks]
+        seen = fingerprints_of([each.batch for each in given])
+        return [
+            [Fingerprinted(ack.attempt, spout, fingerprint), ack] if fingerprint else [ack]
+            for ack, fingerprint in zip(acks, seen, strict=True)
+        ]
 
     def cancel(self, attempts: Sequence[TransactionAttempt]) -> None:
         """Cancel the running job of these attempts."""

@@ -63,6 +63,7 @@ from trident_py.engine.ports.reads import Read, StateReads
 from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.dead_letters import DeadLetterTable
 from trident_py.engine.threads.parked_rows import ParkedRows
+from trident_py.engine.threads.running import Running, Unwanted
 from trident_py.engine.threads.sifting import NOTHING_SIFTED, SiftedBatch, Sifting
 from trident_py.engine.threads.threads import SpoutThreads, Threads, ThreadWork
 from trident_py.errors import SinkError, SpoutError, StateError, TridentError
@@ -71,38 +72,6 @@ from trident_py.rows.schema import arrow_schema
 from trident_py.spark.failures import Diagnose, Place
 
 log = logging.getLogger(__name__)
-
-
-class Unwanted(Exception):
-    """The emission or job was cancelled before it began."""
-
-
-@define(eq=False)
-class Running:
-    """An emission or job that runs on a thread and may be cancelled.
-
-    Attributes:
-        is_in_spark: there may be a Spark job that must be cancelled, too.
-    """
-
-    is_cancelled: bool = field(default=False, init=False)
-    is_in_spark: bool = field(default=False, init=False)
-    ended: threading.Event = field(factory=threading.Event, init=False)
-
-    def enter_spark(self) -> None:
-        """Record that a Spark job may exist from here on.
-
-        Raises:
-            Unwanted: it was cancelled before.
-        """
-        self.is_in_spark = True  # before the check: `cancel` does both in the opposite order
-        if self.is_cancelled:
-            raise Unwanted
-
-    def cancel(self) -> bool:
-        """Cancel it; return true if there may be a Spark job to cancel."""
-        self.is_cancelled = True
-        return self.is_in_spark
 
 
 @define(kw_only=True, eq=False)
@@ -143,7 +112,7 @@ class SpoutEmission:
             why = self.diagnose(error)
             is_final = attempt.is_trial and why.kind.counts  # no row was tried, so it says nothing about rows
             outcome = EmitFailed(attempt, tx_id, evolve(why, kind=FailureKind.FATAL) if is_final else why)
-        self.running.ended.set()
+        self.running.end()
         report(outcome)
 
     def _emitted(self, report: Callable[[Stimulus], object]) -> Emitted:
@@ -499,14 +468,14 @@ class Workers:
             case _:
                 report = JobDone(job, outcome)
         self._running.pop(job, None)
-        running.ended.set()
+        running.end()
         self._tell_of(Work.JOB, [self._output(job.branch)], job.attempts, begun, report)
         self._report(report)
 
     def _cancel_until_ended(self, running: Running, cancel: Callable[[], None]) -> None:
         # Repeatedly: the first cancel doesn't find a job that is still being submitted to Spark.
         has_failed = False
-        while not (running.ended.is_set() or self.given_up.is_set()):
+        while not (running.has_ended or self.given_up.is_set()):
             try:
                 cancel()
             except BaseException as error:  # nothing depends on it: the job ends by itself, and its result is dropped
@@ -514,7 +483,7 @@ class Workers:
                     what = "topology %s: a Spark job can't be cancelled; trying again"
                     log.warning(what, self.topology, exc_info=quoted(error))
                 has_failed = True
-            running.ended.wait(CANCEL_AGAIN_SECONDS)
+            running.wait(CANCEL_AGAIN_SECONDS)
 
     def _use_states(self, instruction: Instruction) -> None:
         match instruction:

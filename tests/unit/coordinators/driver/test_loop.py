@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -54,6 +55,17 @@ def asked(loop: DriverLoop) -> BaseException | None:
     answers: SimpleQueue[BaseException | None] = SimpleQueue()
     assert loop.inbox.post(IdleWanted(answers.put))
     return answers.get(timeout=PATIENCE_SECONDS)
+
+
+def test_full_collections_of_garbage_pass_over_what_was_there_before_while_a_loop_runs() -> None:
+    first, _ = started()
+    assert asked(first) is None
+    second, _ = started()
+    assert asked(second) is None
+    first.stop(drain=True)
+    assert gc.get_freeze_count()
+    second.stop(drain=True)
+    assert not gc.get_freeze_count()
 
 
 def test_an_idle_topology_says_so_and_stops_when_asked() -> None:

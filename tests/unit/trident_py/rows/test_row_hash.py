@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from coordinators.values.canonical import Fingerprint
-from trident_py.rows.row import CHUNK_ROWS, hash_rows
+from trident_py.rows.row import CHUNK_ROWS, hash_rows, hash_tables
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
 
 AT = datetime(2026, 7, 1, 12, 30, 15, 123456, UTC)
@@ -65,6 +65,14 @@ def test_the_hash_is_the_same_however_rows_are_cut_into_arrow_data(kind: str) ->
         cut = [table.slice(first, size) for first in range(0, table.num_rows, size)]
         assert hash_rows(pa.concat_tables(cut)) == whole
         assert sum((hash_rows(batch) for each in cut for batch in each.to_batches()), Fingerprint(0, 0)) == whole
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_tables_that_are_hashed_together_have_the_hashes_that_each_has_alone(kind: str) -> None:
+    rows = arrow_table([(value, 7) for value in [*VALUES[kind], None]], schema_of(f"n {kind}, id int"))
+    parts = [rows.slice(0, 1), rows.slice(0, 0), rows, rows.slice(1), rows.slice(0, 0)]
+    assert hash_tables(parts) == [hash_rows(each) for each in parts]
+    assert hash_tables([rows.slice(0, 0)]) == [hash_rows(rows.slice(0, 0))]
 
 
 def test_what_a_null_hides_is_not_hashed() -> None:
