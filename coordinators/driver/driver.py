@@ -375,27 +375,36 @@ class CoordinatorDriver:
     def _emit_batch(self, attempt: TransactionAttempt) -> None:
         txid, parked = attempt.txid, self.machine.parked
         time, edges = self.times.known[txid], self._open(attempt, StreamId.BATCH)
-        batch = Batch(attempt=attempt, number=None, metadata={}, time=time, edges=edges)
         if (parking := parked.parking) is not None and parking.txid == txid:
-            commits = None if parked.released_in(txid) else parking.entry.number
-            self.streams.emit_batch(evolve(batch, parks=parking.first_attempt_id, commits=commits))
+            commits, parks = None if parked.released_in(txid) else parking.entry.number, parking.first_attempt_id
+            self.streams.emit_batch(
+                Batch(attempt=attempt, number=None, metadata={}, time=time, edges=edges, commits=commits, parks=parks)
+            )
             return
         metadata, number = self.admission.metadata(txid), self.bindings.number(txid)
         bad_rows, has_failed = self.admission.bad_rows, self.failures.retries.has_failed(txid)
-        batch = evolve(
-            batch,
-            commits=number,
-            bad_rows=bad_rows.fixed(txid, self.machine.committing),
-            sifts=bad_rows.are_looked_for(txid, has_failed=has_failed),
-        )
-        if self.machine.storing == txid:
+        stores = self.machine.storing == txid
+        released = None if stores else parked.released_in(txid)
+        if stores:
             metadata = {spout: each for spout, each in metadata.items() if spout in self.stored_spouts}
-            batch = evolve(batch, parks=attempt.attempt_id, stores=True)
-        elif (released := parked.released_in(txid)) is not None:
-            if why := self.parking.rules.unreleasable(released):
-                raise TopologyError(f"topology {self.topology!r}: transaction {txid} is a release: {why}", txid=txid)
-            number, batch = released.number, evolve(batch, stored=released.stored, letters_of=released.letters_of)
-        self.streams.emit_batch(evolve(batch, number=number, metadata=metadata))
+        elif released is not None and (why := self.parking.rules.unreleasable(released)):
+            raise TopologyError(f"topology {self.topology!r}: transaction {txid} is a release: {why}", txid=txid)
+        self.streams.emit_batch(
+            Batch(
+                attempt=attempt,
+                number=released.number if released else number,
+                metadata=metadata,
+                time=time,
+                edges=edges,
+                commits=number,
+                parks=attempt.attempt_id if stores else None,
+                stores=stores,
+                stored=released.stored if released else {},
+                letters_of=released.letters_of if released else "",
+                bad_rows=bad_rows.fixed(txid, self.machine.committing),
+                sifts=bad_rows.are_looked_for(txid, has_failed=has_failed),
+            )
+        )
 
     def _next_attempt(self, txid: int) -> TransactionAttempt:
         return TransactionAttempt(txid, self.machine.attempt_ids[txid] + 1)

@@ -238,13 +238,16 @@ class Publisher:
         before, phase = flight.status.phase, str(entry.status)
         if phase == before:
             return
-        flight.status = evolve(flight.status, phase=phase, since=wall)
+        known = flight.status
+        flight.status = TransactionStatus(
+            attempt=attempt, number=known.number, phase=phase, since=wall, failures=known.failures
+        )
         if phase == AttemptStatus.COMMITTING:
             flight.commit_begun = now
         if before == AttemptStatus.PROCESSING:
             flight.processed, flight.definition = now, self._admission.metadata(attempt.txid)
-            known = self._known(flight)
-            self.tell(ProcessedEvent(topology=self.status.topology, attempt=attempt, at=wall, **known))
+            facts = self._known(flight)
+            self.tell(ProcessedEvent(topology=self.status.topology, attempt=attempt, at=wall, **facts))
 
     def _close(self, attempt: TransactionAttempt, now: float, wall: float) -> None:
         flight = self._flights.pop(attempt.txid, None)

@@ -173,8 +173,13 @@ class EmittedBatch:
     @property
     def is_small(self) -> bool:
         """Whether it is in memory, and too small to deserve its own job."""
-        size = sum(chunk.nbytes for chunk in self.sources if isinstance(chunk, pa.Table))
-        return self.is_settled and self.known_rows <= SMALL_ROWS and size <= SMALL_BYTES
+        if self.known_rows > SMALL_ROWS or not self.is_settled:
+            return False
+        tables = [chunk for chunk in self.sources if isinstance(chunk, pa.Table)]
+        # Whole buffers are measured at once. Only if they are larger, perhaps with rows of others, each part is.
+        whole: int = sum(table.get_total_buffer_size() for table in tables)
+        parts: int = whole if whole <= SMALL_BYTES else sum(table.nbytes for table in tables)
+        return parts <= SMALL_BYTES
 
     @property
     def sources(self) -> tuple[pa.Table | DataFrame | Splits, ...]:

@@ -63,9 +63,8 @@ from trident_py.engine.ports.reads import Read, StateReads
 from trident_py.engine.threads.commits import Commits
 from trident_py.engine.threads.dead_letters import DeadLetterTable
 from trident_py.engine.threads.parked_rows import ParkedRows
-from trident_py.engine.threads.running import Running, Unwanted
 from trident_py.engine.threads.sifting import NOTHING_SIFTED, SiftedBatch, Sifting
-from trident_py.engine.threads.threads import SpoutThreads, Threads, ThreadWork
+from trident_py.engine.threads.threads import Running, SpoutThreads, Threads, ThreadWork, Unwanted
 from trident_py.errors import SinkError, SpoutError, StateError, TridentError
 from trident_py.rows.row import hash_rows
 from trident_py.rows.schema import arrow_schema

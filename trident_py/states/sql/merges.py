@@ -28,9 +28,9 @@ class _Change:
     Attributes:
         key: the stored values of the key columns.
         born: the first transaction that changes it.
-        before: what all transactions but the last one have merged.
+        before: the value that all transactions but the last one merge.
         before_txid: the last but one; 0: there is only one.
-        last: what the last one has merged.
+        last: the value that the last one merges.
     """
 
     key: tuple[Any, ...]
@@ -43,24 +43,30 @@ class _Change:
 
 @define
 class MergedChanges:
-    """Collects what the members of a group merge.
+    """Collects the values that the members of a group merge.
 
-    In the end, each row must be as if each member had written alone: it has the txid of the last member that changed
-    it, and the value before that member. So what the earlier members merge is written first, under the txid of the last
-    but one, and then what the last one merges.
+    In the end, each row must be as if each member had written alone. It has the txid of the last member that changed
+    it, and the value before that member. So the values of the earlier members are written first, under the txid of the
+    last but one, and then the value of the last one.
 
     Attributes:
+        column: of the values.
         merge: how two values are combined, as in `CombinerAggregator.merge`.
     """
 
+    column: TypedColumn
     merge: str
+    _is_decimal: bool = field(init=False)
     _changes: dict[str, _Change] = field(factory=dict, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        self._is_decimal = isinstance(self.column.kind, DecimalType)
+
     def add(self, txid: int, texts: Sequence[str], columns: Sequence[Iterable[Any]]) -> None:
-        """Add what ``txid`` merges.
+        """Add the values of a member.
 
         Args:
-            txid: a member; not below those that were added before.
+            txid: of the member; not below those that were added before.
             texts: the text of each key.
             columns: the stored values, of the key columns and then of the value.
         """
@@ -86,5 +92,7 @@ class MergedChanges:
     def _combined(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
             return right if left is None else left
+        if not self._is_decimal:
+            return _COMBINED[self.merge](left, right)
         with localcontext(EXACT_DECIMALS):
             return _COMBINED[self.merge](left, right)

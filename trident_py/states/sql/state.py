@@ -33,6 +33,7 @@ MADE_MAX = 10**10
 CHUNK_ROWS = 1_000  # the rows that user code combines between two statements
 
 
+# large: the one place that writes to the table, in one transaction
 class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
     """Values by key in one table, each with its previous value; a header row holds fence and last token."""
 
@@ -236,12 +237,12 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         _, tx = self._in_transaction()
         if self._merged is None or self._merged.merge != merge:
             self._write_merged()
-            self._merged = MergedChanges(merge)
+            self._merged = MergedChanges(self._table.value, merge)
         with self.explained(tx):
             self._merged.add(tx.txid, encode_keys(keys), self._table.stored(keys, values))
 
     def _write_merged(self) -> None:
-        """Write what members of the group have merged.
+        """Write the values that members of the group have merged.
 
         Raises:
             StoreBusyException: not all of it can be written together; when they come again, each member writes alone.

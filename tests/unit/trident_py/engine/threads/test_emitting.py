@@ -20,8 +20,8 @@ from trident_py.engine.plane.stimuli import CheckpointBegun, EmitFailed, Emitted
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.batch_engine import Jobs
 from trident_py.engine.threads.parked_rows import ParkedRows
-from trident_py.engine.threads.running import Running, Unwanted
 from trident_py.engine.threads.sifting import Sifting
+from trident_py.engine.threads.threads import Running, Unwanted
 from trident_py.engine.threads.workers import SpoutEmission
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
