@@ -183,8 +183,8 @@ class Acker:
 
     def _removed(self, root: Hashable) -> _Ledger | None:
         for bucket in self._buckets:
-            if root in bucket:
-                return bucket.pop(root)
+            if (ledger := bucket.pop(root, None)) is not None:
+                return ledger
         return None
 
     def _decide(self, root: Hashable, ledger: _Ledger) -> Outcome | None:
@@ -200,10 +200,13 @@ class Acker:
 
     def _check(self, root: Hashable) -> None:
         """Assert that ``root`` has one ledger at most, and none after it is done or has failed."""
-        found = [bucket[root] for bucket in self._buckets if root in bucket]
-        ended = [ledger for ledger in found if ledger.initialised and (ledger.is_settled or ledger.failed)]
-        assert len(found) <= 1, our_bug(f"{root!r} has {len(found)} ledgers: {found}")
-        assert not ended, our_bug(f"the ledger of {root!r} is done, and still there: {ended}")
+        found = 0
+        for bucket in self._buckets:
+            if (ledger := bucket.get(root)) is not None:
+                found += 1
+                has_ended = ledger.initialised and (ledger.failed or ledger.is_settled)
+                assert not has_ended, our_bug(f"the ledger of {root!r} is done, and still there: {ledger}")
+        assert found <= 1, our_bug(f"{root!r} has {found} ledgers")
 
 
 def _checked(edges: Iterable[int]) -> list[int]:

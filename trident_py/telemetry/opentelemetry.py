@@ -39,6 +39,7 @@ class Meters:
     topology: str
     _measured: Measured = field(factory=Measured, init=False)
     _take: dict[str, Callable[..., None]] = field(init=False)
+    _attributes: dict[tuple[str, tuple[str, ...]], _About] = field(factory=dict, init=False)  # those used before
 
     def __attrs_post_init__(self) -> None:
         meter = metrics.get_meter(SCOPE)
@@ -53,8 +54,11 @@ class Meters:
 
     def _record(self, measurement: Measurement) -> None:
         instrument = measurement.instrument
-        attributes = dict(zip(instrument.attributes, measurement.attributes, strict=True))
-        self._take[instrument.name](measurement.value, {TOPOLOGY: self.topology, **attributes})
+        key = instrument.name, measurement.attributes
+        if (attributes := self._attributes.get(key)) is None:
+            of_instrument = dict(zip(instrument.attributes, measurement.attributes, strict=True))
+            attributes = self._attributes[key] = {TOPOLOGY: self.topology, **of_instrument}
+        self._take[instrument.name](measurement.value, attributes)
 
 
 def _instrument(meter: metrics.Meter, wanted: Instrument) -> Callable[..., None]:
