@@ -313,6 +313,8 @@ class ParkedList:
 
     def released_in(self, txid: int) -> Parked | None:
         """Return the entry that ``txid`` releases; None: it releases none."""
+        if not self.entries:
+            return None
         return next((each for each in self.entries if each.released_as == txid), None)
 
     def only_in(self, spout: str) -> dict[int, Json]:
