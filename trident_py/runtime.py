@@ -164,7 +164,7 @@ def _spark(
     """Return the engine: a new session of the topology, and a second one for jobs over few rows."""
     name = plan.graph.topology
     steps.info("topology %s: starting Spark", name)
-    session = resources.enter_context(topology_session(name, spark, count_of(config) or 0))
+    session = resources.enter_context(topology_session(name, spark, count_of(config)))
     small = resources.enter_context(small_session(session))
     modules = ship(code, session, small)
     checked = check(plan, session)

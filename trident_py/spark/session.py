@@ -26,7 +26,7 @@ from pyspark.sql.functions import spark_partition_id
 from coordinators.backends.zookeeper.java import find_java
 from trident_py.errors import ConfigError
 from trident_py.spark.asking import Life, life_of
-from trident_py.spark.cluster import SparkCluster
+from trident_py.spark.cluster import SLOTS_BESIDE, SparkCluster
 from trident_py.spark.failures import spark_lost
 from trident_py.spark.jobs import parallelism, spark_context
 
@@ -94,11 +94,11 @@ QUICK: Mapping[str, str] = {
 
 
 @contextmanager
-def topology_session(name: str, spark: SparkSession | None, residents: int = 0) -> Iterator[SparkSession]:
+def topology_session(name: str, spark: SparkSession | None, residents: int | None = 0) -> Iterator[SparkSession]:
     """Yield a new session for topology ``name``: in the application of ``spark`` or the active session, or built.
 
-    With ``residents``, so many slots are for tasks that stay, and the others for jobs. A local session that is built
-    here gets these slots in addition to those of the processors.
+    So many slots as ``residents`` are for tasks that stay, and the others for jobs. None: as many as small batches need
+    at the time. A local session that is built here has these slots in addition to those of the processors.
 
     For Spark Connect it is that session itself: PySpark 4.3 looks for checkpoints of another session in the active
     session, and doesn't find them there.
@@ -116,7 +116,8 @@ def topology_session(name: str, spark: SparkSession | None, residents: int = 0) 
     try:
         with nullcontext(root) if spark_context(root) is None else beside(root) as session:
             if session.conf.get("spark.sql.shuffle.partitions") == DEFAULT_SHUFFLE_PARTITIONS:
-                session.conf.set("spark.sql.shuffle.partitions", str(max(1, _tasks_at_once(session) - residents)))
+                stay = slots_beside(session) if residents is None else residents
+                session.conf.set("spark.sql.shuffle.partitions", str(max(1, _tasks_at_once(session) - stay)))
             session.conf.set(
                 "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
             )  # other programs read INT96 as other times
@@ -241,6 +242,11 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
     if cluster.is_local and context and _built_application(session) and not log.isEnabledFor(logging.INFO):
         context.setLogLevel("FATAL")  # our one line says more than the JVM's trace of a failed task
     return session
+
+
+def slots_beside(session: SparkSession) -> int:
+    """Return how many slots a local session has for tasks that stay, beside those of the processors."""
+    return int(session.conf.get(SLOTS_BESIDE, "0") or 0)
 
 
 def _tasks_at_once(session: SparkSession) -> int:

@@ -96,6 +96,7 @@ class ResidentTasks:
     _wanted: threading.Event = field(factory=threading.Event, init=False)  # also set at the end
     _slow_until: dict[int, float] = field(factory=dict, init=False)  # by branch
     _last: float = field(factory=time.monotonic, init=False)  # when a request came
+    _has_joined: bool = field(default=False, init=False)  # whether a task of the running job has
     _secret: bytes = field(factory=lambda: secrets.token_bytes(32), init=False, repr=False)
     _server: ResidentServer = field(init=False)
     _thread: threading.Thread = field(init=False)
@@ -172,6 +173,7 @@ class ResidentTasks:
 
     def _joined(self, link: int, task: int) -> None:
         with self._lock:
+            self._has_joined = True
             actions = self._pool.join(link, task)
         log.info("topology %s: resident task %d is there", self.topology, task)
         self._carry_out(actions)
@@ -258,7 +260,7 @@ class ResidentTasks:
             return
         pause = AGAIN_SECONDS
         while self._wanted.wait() and not self._closing.is_set():
-            begun, why = time.monotonic(), "they have ended"
+            begun, why, self._has_joined = time.monotonic(), "they have ended", False
             try:
                 if not self._run_job():
                     self._closing.wait(AGAIN_SECONDS)
@@ -268,6 +270,11 @@ class ResidentTasks:
                 why = error_text(error)[:500]
             if self._closing.is_set() or not self._wanted.is_set():
                 continue
+            if not self._has_joined:
+                why = f"none has connected to {self.settings.host}:{self._server.port}: {why}"
+                if self.settings.count is None:
+                    log.info("topology %s: small batches run as jobs, as no resident task can (%s)", self.topology, why)
+                    return
             pause = AGAIN_SECONDS if time.monotonic() - begun > CALM_SECONDS else pause
             log.warning(
                 "topology %s: resident tasks are started again in %g s (%s); until then, small batches run as jobs",

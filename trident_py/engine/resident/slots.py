@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from trident_py.spark import jobs
+from trident_py.spark.session import slots_beside
 
 _lock = threading.Lock()
 _taken: Counter[str] = Counter()  # by the id of the Spark application
@@ -17,15 +18,16 @@ _taken: Counter[str] = Counter()  # by the id of the Spark application
 
 @contextmanager
 def slots_taken(session: SparkSession, count: int | None) -> Iterator[int]:
-    """Take ``count`` slots for the block, or None: as many as are left of half of the slots; return how many.
+    """Take ``count`` slots for the block; return how many are taken.
 
-    Fewer are taken if other topologies of the same application have resident tasks, too: one slot stays for jobs.
+    None: those beside the processors' slots, or half of the slots if there are none. Fewer are taken if other
+    topologies of the same application have resident tasks, too: one slot stays for jobs.
     """
     context = jobs.spark_context(session)
     application = "" if context is None else str(context.applicationId)
     slots = jobs.parallelism(session)
     with _lock:
-        most = slots // 2 if count is None else slots - 1
+        most = min(slots_beside(session) or slots, slots // 2) if count is None else slots - 1
         free = max(0, most - _taken[application])
         number = free if count is None else min(count, free)
         _taken[application] += number

@@ -89,3 +89,11 @@ def test_of_a_cluster_only_the_address_of_the_driver_is_set() -> None:
 def test_only_this_machine_gets_slots_for_tasks_that_stay(cluster: SparkCluster, master: str) -> None:
     assert cluster.with_slots(2).master == master
     assert cluster.with_slots(0) == cluster
+
+
+def test_as_many_as_needed_is_one_slot_for_each_two_processors() -> None:
+    processors = len(os.sched_getaffinity(0))
+    found = SparkCluster().with_slots(None)
+    assert found.slots_beside == max(1, processors // 2)
+    assert found.master == f"local[{processors + found.slots_beside}]"
+    assert found.settings()["spark.trident.slots.beside"] == str(found.slots_beside)
