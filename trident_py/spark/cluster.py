@@ -18,8 +18,8 @@ LOCAL = "local[*]"
 ANSWER_SECONDS_MAX = 5.0
 """Seconds for one host to accept a connection."""
 
-SLOTS_BESIDE = "spark.trident.slots.beside"
-"""The setting of a session that tells `SparkCluster.slots_beside`."""
+EXTRA_SLOTS = "spark.trident.slots.extra"
+"""The setting of a session that tells `SparkCluster.extra_slots`."""
 
 CONNECT_PORT = 15002
 """The port of a Connect server if its URL has none."""
@@ -33,13 +33,13 @@ class SparkCluster:
         master: as ``spark://host:7077``, ``k8s://https://host:443``, ``yarn`` or ``local[4]``.
         remote: a Spark Connect server, as ``sc://host:15002``; then there is no master.
         driver_host: an address of this machine that executors can reach; None: Spark chooses.
-        slots_beside: how many slots this machine has for tasks that stay, beside those of its processors.
+        extra_slots: how many slots it has in addition to those of the processors, for tasks that stay.
     """
 
     master: str = LOCAL
     remote: str | None = None
     driver_host: str | None = None
-    slots_beside: int = 0
+    extra_slots: int = 0
 
     @classmethod
     def found(
@@ -68,7 +68,7 @@ class SparkCluster:
         return self.remote is None and self.master.partition("[")[0] == "local"
 
     def with_slots(self, residents: int | None) -> SparkCluster:
-        """Return this machine with slots for ``residents`` beside those of the processors.
+        """Return this machine with slots for ``residents`` in addition to those of the processors.
 
         None means one for each two processors. Another cluster, or chosen slots, stay the same.
         """
@@ -76,7 +76,7 @@ class SparkCluster:
         more = max(1, processors // 2) if residents is None else residents
         if not more or self.remote is not None or self.master != LOCAL:
             return self
-        return evolve(self, master=f"local[{processors + more}]", slots_beside=more)
+        return evolve(self, master=f"local[{processors + more}]", extra_slots=more)
 
     def ensure_there(self) -> None:
         """Return if the cluster answers, or if only Spark can tell: YARN is configured in Hadoop's files.
@@ -106,7 +106,7 @@ class SparkCluster:
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.ui.enabled": "false",
-                SLOTS_BESIDE: str(self.slots_beside),
+                EXTRA_SLOTS: str(self.extra_slots),
             }
         if self.driver_host:
             return {

@@ -26,7 +26,7 @@ from pyspark.sql.functions import spark_partition_id
 from coordinators.backends.zookeeper.java import find_java
 from trident_py.errors import ConfigError
 from trident_py.spark.asking import Life, life_of
-from trident_py.spark.cluster import SLOTS_BESIDE, SparkCluster
+from trident_py.spark.cluster import EXTRA_SLOTS, SparkCluster
 from trident_py.spark.failures import spark_lost
 from trident_py.spark.jobs import parallelism, spark_context
 
@@ -116,7 +116,7 @@ def topology_session(name: str, spark: SparkSession | None, residents: int | Non
     try:
         with nullcontext(root) if spark_context(root) is None else beside(root) as session:
             if session.conf.get("spark.sql.shuffle.partitions") == DEFAULT_SHUFFLE_PARTITIONS:
-                stay = slots_beside(session) if residents is None else residents
+                stay = extra_slots(session) if residents is None else residents
                 session.conf.set("spark.sql.shuffle.partitions", str(max(1, _tasks_at_once(session) - stay)))
             session.conf.set(
                 "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"
@@ -244,9 +244,9 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
     return session
 
 
-def slots_beside(session: SparkSession) -> int:
-    """Return how many slots a local session has for tasks that stay, beside those of the processors."""
-    return int(session.conf.get(SLOTS_BESIDE, "0") or 0)
+def extra_slots(session: SparkSession) -> int:
+    """Return how many slots a session has in addition to those of the processors, for tasks that stay."""
+    return int(session.conf.get(EXTRA_SLOTS, "0") or 0)
 
 
 def _tasks_at_once(session: SparkSession) -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from trident_py.spark import jobs
-from trident_py.spark.session import slots_beside
+from trident_py.spark.session import extra_slots
 
 _lock = threading.Lock()
 _taken: Counter[str] = Counter()  # by the id of the Spark application
@@ -20,14 +20,14 @@ _taken: Counter[str] = Counter()  # by the id of the Spark application
 def slots_taken(session: SparkSession, count: int | None) -> Iterator[int]:
     """Take ``count`` slots for the block; return how many are taken.
 
-    None: those beside the processors' slots, or half of the slots if there are none. Fewer are taken if other
+    None: the extra slots of the session, or half of its slots if it has none. Fewer are taken if other
     topologies of the same application have resident tasks, too: one slot stays for jobs.
     """
     context = jobs.spark_context(session)
     application = "" if context is None else str(context.applicationId)
     slots = jobs.parallelism(session)
     with _lock:
-        most = min(slots_beside(session) or slots, slots // 2) if count is None else slots - 1
+        most = min(extra_slots(session) or slots, slots // 2) if count is None else slots - 1
         free = max(0, most - _taken[application])
         number = free if count is None else min(count, free)
         _taken[application] += number

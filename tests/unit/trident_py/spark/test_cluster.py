@@ -94,6 +94,6 @@ def test_only_this_machine_gets_slots_for_tasks_that_stay(cluster: SparkCluster,
 def test_as_many_as_needed_is_one_slot_for_each_two_processors() -> None:
     processors = len(os.sched_getaffinity(0))
     found = SparkCluster().with_slots(None)
-    assert found.slots_beside == max(1, processors // 2)
-    assert found.master == f"local[{processors + found.slots_beside}]"
-    assert found.settings()["spark.trident.slots.beside"] == str(found.slots_beside)
+    assert found.extra_slots == max(1, processors // 2)
+    assert found.master == f"local[{processors + found.extra_slots}]"
+    assert found.settings()["spark.trident.slots.extra"] == str(found.extra_slots)
