@@ -51,10 +51,16 @@ FAULTS = {
     "late write first": 0.3,
     "corrected": 0.5,
     "a row raises": 0.3,
+    "task lost": 0.2,
+    "answer late": 0.2,
+    "answer twice": 0.3,
 }
 """Faults of single steps; those of whole processes are the nemesis's."""
 
-APART = ("source away", "commit at once", "executor lost", "late write first", "corrected", "a row raises")
+APART = (
+    *("source away", "commit at once", "executor lost", "late write first", "corrected", "a row raises"),
+    *("task lost", "answer late", "answer twice"),
+)
 """Drawn by themselves, so that what they do to a world leaves its other faults as they are."""
 
 

@@ -84,6 +84,7 @@ class Explorer:
             corrects=scope.corrects,
             pins=scope.learns or not scope.exact or StoreKind.UNFENCED in scope.stores,
             shares=scope.shares,
+            residents=scope.residents,
             splits=scope.splits,
             reads_are_stale=scope.lags,
             large_rows=scope.large_rows,

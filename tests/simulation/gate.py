@@ -101,6 +101,12 @@ SCOPES = {
             processes=1,
             **THREE,
         ),
+        Scope("tasks that stay: one is lost, and a silence", {"task lost": 1, "timeout": 1}, residents=1, **TWO),
+        Scope(
+            "tasks that stay: late, and a silence", {"answer late": 1, "timeout": 1}, shares=True, residents=1, rows=1
+        ),
+        Scope("tasks that stay: a late answer, and twice", {"answer late": 1, "answer twice": 1}, residents=1, **TWO),
+        Scope("tasks that stay: a lost one, and a crash", {"task lost": 1, "crash at a step": 1}, residents=2, **TWO),
         Scope("windows: a crash at any step", {"crash at a step": 1}, windows=True),
         Scope("windows, opaque: a silence", {"timeout": 1}, windows=True, exact=False, rows=1),
         Scope("windows, shared, learned: a kill", {"kill": 1}, windows=True, learns=True, shares=True),
@@ -258,6 +264,9 @@ GATE = {
     "known members": "shared: two stores, a source more, and a kill",
     "known groups": "shared, in steps: a fast commit, and a crash",
     "named failures": "shared: rows that fail every job",
+    "given back": "tasks that stay: one is lost, and a silence",
+    "answers by number": "tasks that stay: a late answer, and twice",
+    "late answers dropped": "tasks that stay: a late answer, and twice",
     "reads between commits": "two stores, a reader and a kill",
     "partial at a takeover": "two stores, a reader and a kill",
     "closed at a takeover": "shared: a source more, and a crash",

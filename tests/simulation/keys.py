@@ -24,6 +24,7 @@ from tests.simulation.wishes import pending
 from tests.simulation.world import Event, World
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.commit_lane import CommitGroup
+from trident_py.engine.resident.pool import ResidentPool
 
 
 def key_of(world: World) -> Any:
@@ -231,7 +232,13 @@ def _plane(process: Process) -> Any:
         str(sorted((txid, len(untold)) for txid, untold in machine._untold.items())),
         str([stimulus for stimulus in plane.reports]),
         str(sorted(map(str, plane.cancelled & {job for each in machine._executors.values() for job in each.jobs}))),
+        _pool(plane.residents.pool),
     )
+
+
+def _pool(pool: ResidentPool) -> str:
+    awaited = [(link, each.number, each.request.key) for link, each in pool._awaited.items()]
+    return f"{pool._tasks} {awaited} {[each.key for each in pool._waiting]}"
 
 
 def _executor(executor: TridentBoltExecutor) -> Any:

@@ -38,6 +38,7 @@ from coordinators.values.canonical import Fingerprint
 from coordinators.values.errors import CoordinationLost, TridentError
 from tests.simulation.partitions import Sent, emitted
 from tests.simulation.plane_mutants import plane_of
+from tests.simulation.residents import Residents
 from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
 from tests.simulation.stores import Entry, Given, Group, Rows
@@ -105,6 +106,7 @@ class Plane:
     Attributes:
         machine: the product's; made when the process leads, since versions of a topology differ.
         reports: what came of its instructions, and was not taken yet.
+        running: the jobs whose end has not come.
         cancelled: the jobs that Spark was told to cancel.
         splits: what spouts that learn it have given, by attempt and spout.
         committing: the transactions of the present commit step.
@@ -113,9 +115,15 @@ class Plane:
     process: Process
     machine: DataPlane = field(factory=lambda: DataPlane(shape=TopologyShape(spouts=(), branches=())))
     reports: list[Stimulus] = field(factory=list)
+    running: set[Job] = field(factory=set)
     cancelled: set[Job] = field(factory=set)
     splits: dict[TransactionAttempt, dict[str, Any]] = field(factory=dict)
     committing: Group = ()
+    residents: Residents = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """No task stays before the process leads."""
+        self.residents = Residents(self)
 
     def lead(self, record: CoordinatorRecord) -> None:
         """A topology as the version that leads has it, from where a takeover has found it."""
@@ -135,7 +143,7 @@ class Plane:
                 for name, store in self.process.outputs.items()
             ),
         )
-        self.machine = plane_of(shape, world.rules)
+        self.machine, self.residents = plane_of(shape, world.rules), Residents(self, world.residents)
         stores = self.process.stores.values()
         last = [store.fence.token.txid if store.fence.token else 0 for store in stores if store.remembers]
         partial = partial_commit_txid(last, record, all_remember=len(last) == len(stores))
@@ -245,6 +253,9 @@ class Plane:
 
     def report(self, stimulus: Stimulus) -> None:
         """Something came of an instruction."""
+        if isinstance(stimulus, JobDone | JobFailed):
+            self.process.world.oracle.require(stimulus.job in self.running, "S27", f"{stimulus.job} ends twice")
+            self.running.discard(stimulus.job)
         self.reports.append(stimulus)
         self.process.deliver(Reported())
 
@@ -263,9 +274,10 @@ class Plane:
             case Emit():
                 self._emit(instruction)
             case RunJob(job, members):
-                self.process.post("job", JOB_SECONDS, job, tuple(members))
+                self._run(job, tuple(members))
             case CancelJob(job):
                 self.cancelled.add(job)
+                self.residents.cancel(job)
             case CommitStep():
                 self._send_commit(instruction)
             case Abort() | Answer() | InspectOutputs() | ReadLetters() | TryCommit():
@@ -419,7 +431,33 @@ class Plane:
             self._fail_job(job, members)
         else:
             others = members if self.process.world.has("rows apart") else (*members[1:], *members[:1])
-            self._end_job(job, members, others)
+            self._end_job(job, members, [_given(other) for other in others])
+
+    def _run(self, job: Job, members: tuple[JobMember, ...]) -> None:
+        self.running.add(job)
+        if not self.residents.begin(job, members):
+            self.run_in_spark(job, members)
+
+    def run_in_spark(self, job: Job, members: tuple[JobMember, ...]) -> None:
+        """Start a Spark job."""
+        self.process.post("job", JOB_SECONDS, job, members)
+
+    def on_resident(self, what: str, *arguments: Any) -> None:
+        """Something has happened to a task that stays."""
+        getattr(self.residents, what)(*arguments)
+
+    def rows_of(self, members: Sequence[JobMember]) -> Mapping[int, Rows]:
+        """What a task that stays is given, by transaction."""
+        return {member.attempt.txid: _given(member) for member in members}
+
+    def take_answer(self, job: Job, members: tuple[JobMember, ...], rows: Mapping[int, Rows]) -> None:
+        """The rows that a task has made; or a failure of user code; or the task couldn't, and a job must."""
+        if self._poisoned(job, members):
+            self._fail_job(job, members)
+        elif self.process.world.chance.happens("job fails"):
+            self.run_in_spark(job, members)
+        else:
+            self._end_job(job, members, [rows.get(member.attempt.txid, ()) for member in members])
 
     def _sieve(self, job: Job, member: JobMember) -> None:
         """Where transactions share jobs, it is a row function that the bad rows make raise."""
@@ -459,11 +497,11 @@ class Plane:
     def _job_failed(self, job: Job, kind: FailureKind, whose: int | None = None) -> None:
         self.report(JobFailed(job, Diagnosis(RuntimeError("a job failed"), kind, whose)))
 
-    def _end_job(self, job: Job, members: Sequence[JobMember], others: Sequence[JobMember]) -> None:
+    def _end_job(self, job: Job, members: Sequence[JobMember], made_of: Sequence[Rows]) -> None:
         store = list(self.process.outputs.values())[job.branch]
         made = []
-        for member, other in zip(members, others, strict=True):
-            tx, rows = self.transaction(member.attempt), _given(other)
+        for member, rows in zip(members, made_of, strict=True):
+            tx = self.transaction(member.attempt)
             if not store.inline:
                 if tx.epoch < store.highest_epoch:  # a staging area is made by the leader, under the fence
                     self._job_failed(job, FailureKind.INTERRUPTED)

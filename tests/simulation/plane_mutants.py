@@ -16,6 +16,8 @@ from trident_py.engine.plane.instructions import CommitStep, Instruction, Post
 from trident_py.engine.plane.plane import DataPlane
 from trident_py.engine.plane.stimuli import Emitted
 from trident_py.engine.plane.work import Half, Job, JobMember, TopologyShape
+from trident_py.engine.resident.pool import Action, GiveBack, ResidentPool
+from trident_py.worker.wire import Frame
 
 
 class CommittingBackwards(CommitLane):
@@ -98,6 +100,44 @@ class TakingOneForAll(DataPlane):
             yield Post(SuccessDelivered(txid))
 
 
+class AnsweringByConnection(ResidentPool):
+    """Takes whatever comes over a connection for the answer that it waits for."""
+
+    __slots__ = ()
+
+    def answer(self, link: int, number: int, answer: Frame) -> list[Action]:
+        awaited = self._awaited.get(link)
+        return super().answer(link, awaited.number if awaited else number, answer)
+
+
+class TakingLateAnswers(ResidentPool):
+    """Also takes the answer to what it has given back."""
+
+    __slots__ = ()
+
+    def _left(self, link: int, is_late: bool = False) -> list[Action]:
+        awaited = self._awaited.get(link)
+        actions = super()._left(link, is_late)
+        if awaited is not None:
+            self._awaited[link] = awaited
+        return actions
+
+
+class GivingNothingBack(ResidentPool):
+    """Waits for ever for what a lost task had."""
+
+    __slots__ = ()
+
+    def _left(self, link: int, is_late: bool = False) -> list[Action]:
+        return [each for each in super()._left(link, is_late) if not isinstance(each, GiveBack)]
+
+
+POOLS: dict[str, type[ResidentPool]] = {
+    "answers by number": AnsweringByConnection,
+    "late answers dropped": TakingLateAnswers,
+    "given back": GivingNothingBack,
+}
+
 PLANES: dict[str, type[DataPlane]] = {
     "named failures": Believing,
     "joined inputs": StartingEarly,
@@ -117,3 +157,8 @@ def plane_of(shape: TopologyShape, rules: Rules) -> DataPlane:
     for rule in rules.off:
         plane.__class__ = PLANES.get(rule, plane.__class__)
     return plane
+
+
+def pool_of(rules: Rules) -> ResidentPool:
+    """The product's pool of resident tasks, without the rule that is off."""
+    return next((POOLS[rule] for rule in rules.off if rule in POOLS), ResidentPool)()

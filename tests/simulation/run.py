@@ -137,6 +137,8 @@ def world_of(dice: Dice, rules: Rules) -> World:
     park(world, dice.seed)
     if collect(world, dice.seed):
         dice.rates = {**dice.rates, "a row raises": max(0.15, dice.rates["a row raises"])}
+    residents = random.Random(f"{dice.seed} residents")
+    world.residents = residents.choice([0, 1, 1, 2]) if world.shares else 0
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]
     return world
 

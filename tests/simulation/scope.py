@@ -26,6 +26,7 @@ class Scope:
         gathers: whether a turn may come late, and find several messages; otherwise each message has a turn of its own.
         any_size: whether a batch may be of any size; it may, where a transaction can be another batch the next time.
         shares: whether transactions share jobs and commits.
+        residents: how many tasks stay for small batches.
         large_rows: a batch of so many rows commits in a step of its own.
         adds: whether the second life is of a version with a source more.
         leaves: the store that is left out by a version, and comes back with the next one; none: "".
@@ -56,6 +57,7 @@ class Scope:
     gathers: bool = False
     any_size: bool = False
     shares: bool = False
+    residents: int = 0
     splits: bool = False
     lags: bool = False
     large_rows: int = 10**9

@@ -49,6 +49,7 @@ class World:
 
     Attributes:
         shares: whether attempts share jobs.
+        residents: how many tasks of a leader stay for small batches.
         large_rows: a batch of so many rows commits in a step of its own.
         added: a source that the next version of the topology has, too: from the next takeover on that can be one of it.
         attempts: so often a batch may fail by its own code.
@@ -80,6 +81,7 @@ class World:
     corrects: bool = False
     pins: bool = False
     shares: bool = False
+    residents: int = 0
     splits: bool = False
     together: bool = False
     large_rows: int = 10**9
