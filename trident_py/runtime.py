@@ -444,6 +444,7 @@ class _Leadership:
             lag=streams.lag,
             expiring=streams.expiring,
             resident_tasks=streams.workers.jobs.resident_tasks,
+            busy_tasks=streams.workers.jobs.busy_tasks,
         )
 
     def _driver(

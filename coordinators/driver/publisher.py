@@ -41,7 +41,7 @@ from coordinators.status.listener import (
     no_counts,
     tell_nobody,
 )
-from coordinators.status.status import TopologyStatus, TransactionStatus
+from coordinators.status.status import BusyTask, TopologyStatus, TransactionStatus
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
 from coordinators.values.errors import TridentError
@@ -88,6 +88,7 @@ class Publisher:
         lag: returns how many records wait in the sources, by spout and part of it.
         expiring: returns, by parked transaction, why its rows may soon be gone.
         resident_tasks: returns the numbers of `TopologyStatus.resident_tasks`.
+        busy_tasks: returns `TopologyStatus.busy_tasks`.
         status: the last published status; any thread may read it.
     """
 
@@ -97,6 +98,7 @@ class Publisher:
     lag: Callable[[], Mapping[str, Mapping[str, int]]] = dict
     expiring: Callable[[], Mapping[int, str]] = dict
     resident_tasks: Callable[[], Mapping[str, int]] = dict
+    busy_tasks: Callable[[], Sequence[BusyTask]] = tuple
     status: TopologyStatus = field(init=False)
     _identity: TopologyIdentity = field(init=False)
     _admission: Admission = field(init=False)  # only read, with everything that it refers to
@@ -306,6 +308,7 @@ class Publisher:
             lag=self.lag(),
             expiring=self.expiring(),
             resident_tasks=self.resident_tasks(),
+            busy_tasks=self.busy_tasks(),
             sources=tuple(wait.status(spout) for spout, wait in failures.patience.waits.items()),
             failures={txid: each for txid, each in failures.retries.known.items() if txid >= current_txid},
             seconds_ahead=times.ahead / MILLIS,

@@ -86,6 +86,21 @@ class Wait:
         return self.what if self.since is None else f"{self.what}, for {max(0.0, now - self.since):,.0f} s"
 
 
+@frozen(kw_only=True)
+class BusyTask:
+    """A resident task that has had a request for some seconds.
+
+    Attributes:
+        task: its number.
+        seconds: how long it has had it.
+        place: its position in the code, such as "in split, words.py, line 7"; empty: unknown.
+    """
+
+    task: int
+    seconds: float
+    place: str = ""
+
+
 # large: one field for each fact about a topology, published as one value
 @frozen(kw_only=True, repr=False)
 class TopologyStatus(Mapping[str, Any]):
@@ -141,6 +156,7 @@ class TopologyStatus(Mapping[str, Any]):
         resident_tasks: the number of Spark tasks that stay for small batches is ``there``. The number of requests with
             an answer is ``answered``, of those that ran as jobs instead ``given_back``, and of late answers
             ``dropped``. Empty: no tasks stay.
+        busy_tasks: those of them that have had a request for some seconds.
     """
 
     topology: str
@@ -161,6 +177,7 @@ class TopologyStatus(Mapping[str, Any]):
     lag: Mapping[str, Mapping[str, int]] = field(factory=dict)
     expiring: Mapping[int, str] = field(factory=dict)
     resident_tasks: Mapping[str, int] = field(factory=dict)
+    busy_tasks: Sequence[BusyTask] = ()
     sources: tuple[SourceStatus, ...] = ()
     failures: Mapping[int, Failure] = field(factory=dict)
     seconds_ahead: float = 0.0

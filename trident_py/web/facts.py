@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import asdict, frozen
 
 from coordinators.record.wishes import Hold
 from coordinators.status.candidate import Leader
@@ -61,6 +61,7 @@ def status_facts(status: TopologyStatus, leader: Leader | None = None) -> dict[s
         "parked": [each.to_json() for each in status.parked],
         "expiring": {str(txid): why for txid, why in status.expiring.items()},
         "resident_tasks": dict(status.resident_tasks),
+        "busy_tasks": [asdict(each) for each in status.busy_tasks],
         "error": None if status.error is None else str(status.error),
         "events_dropped": status.events_dropped,
         "history_error": status.history_error,

@@ -11,6 +11,7 @@ import logging
 import secrets
 import select
 import socket
+import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from pyspark import TaskContext, cloudpickle
 
 from trident_py.worker.counters import CountScope, count_scope, counting_for
 from trident_py.worker.failures import TaskFailed
+from trident_py.worker.task_watch import TaskWatch
 from trident_py.worker.wire import (
     FRAME_BYTES_MAX,
     GREETING_BYTES_MAX,
@@ -136,14 +138,31 @@ class ResidentTask:
                 tuned(peer)
                 frames = self._greeted(peer, task)
                 peer.settimeout(None)  # the next request may come in an hour
-                for frame in frames:
-                    if frame.head.get("end"):
-                        return False
-                    if "number" in frame.head:
-                        peer.sendall(answer(frame, copies).encoded())
-                        copies.make_ahead(lambda: bool(select.select([peer], [], [], 0)[0]))
+                return self._answers(peer, frames, copies)
             except (OSError, BadFrame) as error:
                 log.debug("resident task %d connects again: %s", task, error)
+        return True
+
+    def _answers(self, peer: socket.socket, frames: Iterator[Frame], copies: _Copies) -> bool:
+        """Answer requests until the connection ends, and return true; return false if the driver ends the task."""
+        sending = threading.Lock()
+
+        def tell(number: int, place: str) -> None:
+            with sending:
+                if watch.number == number:
+                    peer.sendall(Frame({"number": number, "place": place}).encoded())
+
+        watch = TaskWatch(tell)
+        with watch.watching():
+            for frame in frames:
+                if frame.head.get("end"):
+                    return False
+                if "number" in frame.head:
+                    with watch.over(frame.head["number"]):
+                        answered = answer(frame, copies).encoded()
+                    with sending:
+                        peer.sendall(answered)
+                    copies.make_ahead(lambda: bool(select.select([peer], [], [], 0)[0]))
         return True
 
     def _greeted(self, peer: socket.socket, task: int) -> Iterator[Frame]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -175,6 +176,28 @@ def test_a_task_that_hangs_loses_its_request_to_a_job(
         assert query.status.resident_tasks["answered"] == 0
         assert attempts(query) == {0}
     assert sink.committed == {1: ["act"], 2: ["b"]}
+
+
+@pytest.mark.long
+def test_the_line_in_which_a_task_takes_long_is_shown(spark: SparkSession, tmp_path: Path) -> None:
+    sink, go_on = Shown(), tmp_path / "go on"
+
+    def slow(row: Any) -> tuple[str]:
+        while not go_on.exists():
+            time.sleep(0.05)
+        return (row.line,)
+
+    with running(lambda lines: lines.map(slow, "word string").write_to(sink), spark) as (lines, query):
+        feeding = threading.Thread(target=lines.feed, args=([("a",)], PATIENCE_SECONDS))
+        feeding.start()
+        until(lambda: [each.task for each in query.status.busy_tasks if each.place.startswith("in slow, ")] == [0])
+        waits = "resident task 0 processes a batch in slow, "
+        until(lambda: any(each.what.startswith(waits) for each in query.status.waits_for))
+        go_on.touch()
+        feeding.join(PATIENCE_SECONDS)
+        until(lambda: not query.status.busy_tasks)
+        assert query.status.resident_tasks["given_back"] == 0
+    assert sink.committed == {1: ["a"]}
 
 
 @pytest.mark.long

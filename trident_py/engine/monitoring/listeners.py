@@ -32,9 +32,10 @@ from coordinators.status.listener import (
 from coordinators.status.status import TopologyStatus, Wait
 from coordinators.values.error_text import quoted
 from coordinators.values.log_fields import log_about, logging_about
-from trident_py.engine.threads.threads import ThreadWork, place_of
+from trident_py.engine.threads.threads import ThreadWork
 from trident_py.errors import ConfigError
 from trident_py.rows.schema import shown
+from trident_py.worker.places import place_of
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +144,8 @@ def waits(status: TopologyStatus, works: Sequence[ThreadWork], driver_place: str
     for work in sorted(works, key=lambda each: each.since):
         if now - work.since >= LOOK_SECONDS:
             yield Wait(f"{work.doing}, on thread {work.thread!r} {work.place}".rstrip(), work.since)
+    for busy in status.busy_tasks:
+        yield Wait(f"resident task {busy.task} processes a batch {busy.place}".rstrip(), status.at - busy.seconds)
     if not status.transactions and not status.is_paused:
         for spout in status.unready:
             yield Wait(f"spout {spout!r} has no input")
@@ -237,7 +240,7 @@ class StandstillWatch:
     def _found(self, status: TopologyStatus, now: float) -> tuple[Wait, ...]:
         works = self._works()
         driver = next((each for each in threading.enumerate() if each.name == f"trident-{self.topology}-driver"), None)
-        found = [*waits(status, works, place_of(driver) if driver else "", now)]
+        found = [*waits(status, works, place_of(driver.ident) if driver else "", now)]
         told = {name: text for ask in self._beyond for name, text in ask().items()} if status.transactions else {}
         self._seen = {name: self._seen.get(name, now) for name in told}
         return (*found, *(Wait(text, self._seen[name]) for name, text in told.items()))

@@ -12,6 +12,7 @@ from attrs import frozen
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from coordinators.status.status import BusyTask
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
@@ -70,6 +71,9 @@ class Jobs(ABC):
 
     resident_tasks: Callable[[], Mapping[str, int]] = dict
     """Returns the numbers of `TopologyStatus.resident_tasks`."""
+
+    busy_tasks: Callable[[], Sequence[BusyTask]] = tuple
+    """Returns `TopologyStatus.busy_tasks`."""
 
     @abstractmethod
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:

@@ -11,7 +11,7 @@ Spark may start a second copy of a task. It waits as a spare: a request goes onl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TypeAlias
 
 from attrs import define, field, frozen
@@ -69,10 +69,18 @@ class Close:
 Action: TypeAlias = Send | Take | GiveBack | Close
 
 
-@frozen
-class _Awaited:
+@define
+class Awaited:
+    """A request that a task has.
+
+    Attributes:
+        place: the task's position in the code, as it reported it last; empty: it has reported none.
+    """
+
+    task: int
     number: int
     request: Request
+    place: str = ""
 
 
 @define
@@ -89,7 +97,7 @@ class ResidentPool:
     given_back: int = field(default=0, init=False)
     dropped: int = field(default=0, init=False)
     _tasks: dict[int, int] = field(factory=dict, init=False)  # of each connection, in the order in which they came
-    _awaited: dict[int, _Awaited] = field(factory=dict, init=False)
+    _awaited: dict[int, Awaited] = field(factory=dict, init=False)
     _waiting: deque[Request] = field(factory=deque, init=False)
     _last: int = field(default=0, init=False)
 
@@ -113,6 +121,11 @@ class ResidentPool:
         """How many tasks there are, without spares."""
         return len({*self._tasks.values()})
 
+    @property
+    def awaited(self) -> Mapping[int, Awaited]:
+        """The request of each task that has one, by connection."""
+        return self._awaited
+
     def join(self, link: int, task: int) -> list[Action]:
         """Take the new connection ``link`` of ``task``."""
         self._tasks[link] = task
@@ -132,6 +145,12 @@ class ResidentPool:
         del self._awaited[link]
         self.answered += 1
         return [Take(awaited.request, answer), *self._sent()]
+
+    def stand(self, link: int, number: int, place: str) -> None:
+        """Take a task's position in the code, unless its request is not awaited any more."""
+        awaited = self._awaited.get(link)
+        if awaited is not None and awaited.number == number:
+            awaited.place = place
 
     def leave(self, link: int) -> list[Action]:
         """Take the end of a connection."""
@@ -172,7 +191,7 @@ class ResidentPool:
             taken.add(task)
             if link not in self._awaited and self._waiting:
                 self._last += 1
-                awaited = self._awaited[link] = _Awaited(self._last, self._waiting.popleft())
+                awaited = self._awaited[link] = Awaited(task, self._last, self._waiting.popleft())
                 yield Send(link, awaited.number, awaited.request)
 
     def _hopeless(self) -> Iterator[Action]:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from attrs import define, field
 from pyspark.sql import SparkSession
 
+from coordinators.status.status import BusyTask
 from coordinators.values.error_text import error_text, quoted
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.batch_engine import Ended
@@ -46,6 +47,11 @@ SLOW_SECONDS = 60.0
 
 IDLE_SECONDS_MAX = 10.0
 """Tasks that came by themselves end after this time without a request."""
+
+BUSY_SECONDS = 2.0
+"""The status shows a task that has had a request for so long."""
+
+PLACE_CHARACTERS_MAX = 500
 
 END_SECONDS_MAX = 2.0
 """How long the end of the tasks is waited for before their job is cancelled."""
@@ -95,6 +101,7 @@ class ResidentTasks:
     _closing: threading.Event = field(factory=threading.Event, init=False)
     _wanted: threading.Event = field(factory=threading.Event, init=False)  # also set at the end
     _slow_until: dict[int, float] = field(factory=dict, init=False)  # by branch
+    _sent: dict[int, float] = field(factory=dict, init=False)  # when each awaited request was sent, by number
     _last: float = field(factory=time.monotonic, init=False)  # when a request came
     _has_joined: bool = field(default=False, init=False)  # whether a task of the running job has
     _secret: bytes = field(factory=lambda: secrets.token_bytes(32), init=False, repr=False)
@@ -159,6 +166,17 @@ class ResidentTasks:
                 "dropped": pool.dropped,
             }
 
+    def busy(self) -> Sequence[BusyTask]:
+        """Return the tasks that have had a request for some seconds."""
+        now = time.monotonic()
+        with self._lock:
+            sent = [(self._sent.get(awaited.number, now), awaited) for awaited in self._pool.awaited.values()]
+            return [
+                BusyTask(task=awaited.task, seconds=round(now - since, 1), place=awaited.place)
+                for since, awaited in sent
+                if now - since >= BUSY_SECONDS
+            ]
+
     def close(self) -> None:
         """End the tasks; cancel their job if they don't end."""
         self._closing.set()
@@ -179,8 +197,12 @@ class ResidentTasks:
         self._carry_out(actions)
 
     def _received(self, link: int, frame: Frame) -> None:
+        number = frame.head.get("number", 0)
         with self._lock:
-            actions = self._pool.answer(link, frame.head.get("number", 0), frame)
+            if "place" in frame.head:
+                self._pool.stand(link, number, str(frame.head["place"])[:PLACE_CHARACTERS_MAX])
+                return
+            actions = self._pool.answer(link, number, frame)
         self._carry_out(actions)
 
     def _left(self, link: int) -> None:
@@ -212,6 +234,7 @@ class ResidentTasks:
         for action in actions:
             match action:
                 case Send(link, number, request):
+                    self._note(number)
                     self._server.send(link, Frame({**request.frame.head, "number": number}, request.frame.body))
                 case Close(link):
                     self._server.drop(link)
@@ -222,6 +245,12 @@ class ResidentTasks:
                 case Take(request, answer):
                     waiting = self._take_off(request)
                     waiting.ended(self._outcome(request, waiting.members, answer))
+
+    def _note(self, number: int) -> None:
+        now = time.monotonic()
+        with self._lock:
+            awaited = {each.number for each in self._pool.awaited.values()}
+            self._sent = {each: since for each, since in self._sent.items() if each in awaited} | {number: now}
 
     def _take_off(self, request: Request) -> _Waiting:
         with self._lock:

@@ -102,7 +102,7 @@ class SparkJobs(Jobs):
     def __attrs_post_init__(self) -> None:
         self.shareable = self.together.branches.keys()
         if self.resident is not None:
-            self.resident_tasks = self.resident.numbers
+            self.resident_tasks, self.busy_tasks = self.resident.numbers, self.resident.busy
 
     def process(self, job: Job, members: Sequence[JobMember]) -> Sequence[Processed]:
         if job.sieves:

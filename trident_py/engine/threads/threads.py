@@ -2,22 +2,17 @@
 
 `Threads` is a pool: its threads start when there is work for them, and callers wait for them only for a limited time.
 They are daemons, unlike those of ``concurrent.futures``: code that never returns must not keep the process alive.
-A spout has two threads, `SpoutThreads`. The function `place_of` finds the position of a thread in the code.
+A spout has two threads, `SpoutThreads`.
 """
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
 from queue import SimpleQueue
-from types import FrameType
 
 from attrs import define, field, frozen
 
@@ -25,10 +20,7 @@ from coordinators.batches.spout_coordinator import TridentSpoutCoordinator
 from coordinators.record.record import CoordinatorRecord
 from coordinators.values.cursors import Cursors
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
-
-STANDARD_LIBRARY = os.path.dirname(threading.__file__)
-OURS = ("trident_py", "coordinators")
-SPARKS = ("pyspark", "py4j")
+from trident_py.worker.places import place_of
 
 
 @frozen(kw_only=True)
@@ -102,7 +94,9 @@ class Threads:
         """Return the current work of the threads. Any thread may call it."""
         calling = dict(self._calling)
         return [
-            ThreadWork(thread=thread.name, doing=calling[thread][0], since=calling[thread][1], place=place_of(thread))
+            ThreadWork(
+                thread=thread.name, doing=calling[thread][0], since=calling[thread][1], place=place_of(thread.ident)
+            )
             for thread in self._living()
             if thread in calling
         ]
@@ -173,53 +167,6 @@ class Running:
         self._ended = ended = self._ended or threading.Event()
         if not self.has_ended:
             ended.wait(seconds)
-
-
-def place_of(thread: threading.Thread) -> str:
-    """Return the position of ``thread``: in the user's code if possible, else in code outside of Python's library."""
-    frames = [each for each in _stack_of(thread) if not _is_pythons(each[0])]
-    users = [each for each in frames if not _is_installed(each[0])]
-    if not frames:
-        return ""
-    frame, line = [*users, *frames][0]
-    if not users and any(_package_of(each) in SPARKS for each, _ in frames):
-        return "in Spark"
-    return f"in {frame.f_code.co_name}, {frame.f_code.co_filename}, line {line}"
-
-
-def _stack_of(thread: threading.Thread) -> list[tuple[FrameType, int]]:
-    """Return the frames of a thread, innermost first, and the line of each."""
-    frame = _frame_of(thread)
-    return list(traceback.walk_stack(frame)) if frame else []
-
-
-def _is_pythons(frame: FrameType) -> bool:
-    file = frame.f_code.co_filename
-    return file.startswith((STANDARD_LIBRARY, "<frozen ")) and not _is_of_a_package(file)
-
-
-def _is_installed(frame: FrameType) -> bool:
-    return _package_of(frame) in OURS or _is_of_a_package(frame.f_code.co_filename)
-
-
-def _package_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
-
-
-def _is_of_a_package(file: str) -> bool:
-    return "site-packages" in file or "dist-packages" in file
-
-
-def _frame_of(thread: threading.Thread) -> FrameType | None:
-    # Some versions of Python read the frames under a lock of the interpreter. If garbage is collected then, a finaliser
-    # such as Py4J's lets other threads run, and a thread that ends waits for the lock: python/cpython#106883.
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        return sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - documented, and there is no other
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @define(eq=False)

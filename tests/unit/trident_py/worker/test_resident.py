@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -10,8 +11,9 @@ from attrs import define
 
 from coordinators.protocol.messages import FailureKind
 from tests.unit.trident_py.resident import SECONDS, Driver, begun, joined
+from trident_py.worker import task_watch
 from trident_py.worker.failures import TaskFailed, TaskFailure
-from trident_py.worker.wire import unpacked
+from trident_py.worker.wire import Frame, packed, unpacked
 
 
 @define
@@ -28,6 +30,14 @@ class Numbering:
 
 def failing(rows: Sequence[pa.RecordBatch]) -> pa.Table:
     raise TaskFailed(TaskFailure(kind=FailureKind.USER_CODE, text="can't read it"))
+
+
+go_on = threading.Event()
+
+
+def slow(rows: Sequence[pa.RecordBatch]) -> pa.Table:
+    go_on.wait(SECONDS)
+    return joined(rows)
 
 
 def broken(rows: Sequence[pa.RecordBatch]) -> pa.Table:
@@ -64,6 +74,21 @@ def test_a_failure_names_its_transaction_and_other_errors_are_for_a_job(driver: 
     assert (failure.txid, failure.text) == (4, "can't read it")
     assert driver.asked(link, 2, 4).head["undone"] == "SystemExit(3)"
     assert driver.asked(link, 0, 4).head["counts"] == []  # it goes on
+
+
+def test_a_task_that_takes_long_tells_in_which_line_it_is(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_watch, "LOOK_SECONDS", 0.01)
+    go_on.clear()
+    begun(driver.task({0: slow}))
+    _, link, _ = driver.next()
+    rows = pa.table({"txid": pa.array([1], pa.int64())})
+    driver.server.send(link, Frame({"number": 5, "branch": 0, "txids": [1]}, packed(rows)))
+    _, _, frame = driver.next()
+    assert frame.head["number"] == 5
+    assert frame.head["place"].startswith(f"in slow, {__file__}, line ")
+    go_on.set()
+    while "counts" not in frame.head:  # it may tell again before it answers
+        _, _, frame = driver.next()
 
 
 def test_the_driver_ends_a_task(driver: Driver) -> None:

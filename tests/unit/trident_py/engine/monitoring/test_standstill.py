@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 from coordinators.record.record import Failure
 from coordinators.record.wishes import Hold, Standing
 from coordinators.status.listener import EndedEvent, StandstillEvent, TopologyEvent
-from coordinators.status.status import SourceStatus, TopologyStatus, TransactionStatus, Wait
+from coordinators.status.status import BusyTask, SourceStatus, TopologyStatus, TransactionStatus, Wait
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.engine.monitoring.listeners import Listeners, StandstillWatch, waits
 from trident_py.engine.threads.threads import ThreadWork
@@ -37,6 +37,15 @@ def test_what_is_under_way_is_named_with_the_threads_at_work_longest_first() -> 
         "transaction 7:1 is processing, for 20 s",
         "spout 'lines' emits 7:1, on thread 'emitter' in emit, s.py, line 3, for 20 s",
         "counts is prepared for 7:1, on thread 'job-0' in Spark, for 10 s",
+    ]
+
+
+def test_a_resident_task_that_has_had_a_batch_for_long_is_named_with_its_place() -> None:
+    busy = [BusyTask(task=1, seconds=12.3, place="in slow, s.py, line 14"), BusyTask(task=2, seconds=3.0)]
+    assert said(evolve(PROCESSING, busy_tasks=busy)) == [
+        "transaction 7:1 is processing, for 20 s",
+        "resident task 1 processes a batch in slow, s.py, line 14, for 12 s",
+        "resident task 2 processes a batch, for 3 s",
     ]
 
 

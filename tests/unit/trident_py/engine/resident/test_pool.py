@@ -149,6 +149,20 @@ def test_each_request_ends_once_and_with_its_own_answer() -> None:
     assert explored(ResidentPool(), 8) > 10_000
 
 
+def test_a_position_belongs_to_the_request_that_the_task_has() -> None:
+    pool = ResidentPool()
+    pool.join(1, 0)
+    pool.add(Request(key="A", until=DEADLINE, frame=Frame({})))
+    pool.stand(1, 1, "in first")
+    assert [(each.task, each.place) for each in pool.awaited.values()] == [(0, "in first")]
+    pool.answer(1, 1, Frame({}))
+    assert not pool.awaited
+    pool.add(Request(key="B", until=DEADLINE, frame=Frame({})))
+    pool.stand(1, 1, "in first")  # late
+    pool.stand(2, 2, "elsewhere")
+    assert [each.place for each in pool.awaited.values()] == [""]
+
+
 class MatchesAnswersByOrder(ResidentPool):
     def answer(self, link: int, number: int, answer: Frame) -> list[Action]:
         awaited = self._awaited.get(link)
