@@ -9,6 +9,7 @@ from coordinators.status.listener import FailedEvent as FailedEvent
 from coordinators.status.listener import LeadingEvent as LeadingEvent
 from coordinators.status.listener import ParkedEvent as ParkedEvent
 from coordinators.status.listener import ProcessedEvent as ProcessedEvent
+from coordinators.status.listener import ResidentTasksEvent as ResidentTasksEvent
 from coordinators.status.listener import StandstillEvent as StandstillEvent
 from coordinators.status.listener import SucceededEvent as SucceededEvent
 from coordinators.status.listener import TopologyEvent as TopologyEvent

@@ -35,6 +35,7 @@ from coordinators.status.listener import (
     LeadingEvent,
     ParkedEvent,
     ProcessedEvent,
+    ResidentTasksEvent,
     SucceededEvent,
     Tell,
     WishedEvent,
@@ -76,6 +77,10 @@ class _Known(TypedDict, total=False):
     definition: Mapping[str, Json]
 
 
+RESIDENTS_SECONDS = 1.0
+"""The shortest time between two events with the numbers of resident tasks, which change with each small batch."""
+
+
 # large: one field for each fact of the status, and for each event that must be published once
 @define(kw_only=True)
 class Publisher:
@@ -109,6 +114,8 @@ class Publisher:
     _failed: dict[TransactionAttempt, Failed] = field(factory=dict, init=False)
     _parked: tuple[Parked, ...] = field(default=(), init=False)  # as it was last told
     _wished: list[Wished] = field(factory=list, init=False)  # not durable yet
+    _resident_numbers: Mapping[str, int] = field(factory=dict, init=False)  # as they were last told
+    _residents_due: float = field(default=-math.inf, init=False)
     _untold: dict[int, _Known] = field(factory=dict, init=False)  # committed transactions without delivered success
 
     def follow(self, topology: str, store: RecordStore, admission: Admission) -> None:
@@ -292,6 +299,7 @@ class Publisher:
     def _publish(self, now: float, wall: float, *, is_stopping: bool) -> None:
         machine, failures, times = self._admission.machine, self._admission.failures, self._admission.times
         current_txid = machine.current_txid
+        self._tell_of_residents(now, wall)
         self.status = evolve(
             self.status,
             at=wall,
@@ -318,6 +326,12 @@ class Publisher:
             held_until=self._held_until(now, wall),
             unready=self._admission.definitions.inquiries.unready,
         )
+
+    def _tell_of_residents(self, now: float, wall: float) -> None:
+        numbers = self.resident_tasks()
+        if numbers != self._resident_numbers and now >= self._residents_due:
+            self._resident_numbers, self._residents_due = numbers, now + RESIDENTS_SECONDS
+            self.tell(ResidentTasksEvent(topology=self.status.topology, at=wall, numbers=numbers))
 
     def _held_until(self, now: float, wall: float) -> float | None:
         held_until = self._admission.failures.held_until(self._admission.machine.current_txid)

@@ -260,6 +260,19 @@ class StandstillEvent(TopologyEvent):
 
 
 @frozen(kw_only=True)
+class ResidentTasksEvent(TopologyEvent):
+    """The numbers of resident tasks have changed.
+
+    Attributes:
+        numbers: those of `TopologyStatus.resident_tasks`; the requests are counted from the start of this leadership.
+    """
+
+    method: ClassVar[str] = "on_resident_tasks"
+
+    numbers: Mapping[str, int]
+
+
+@frozen(kw_only=True)
 class EndedEvent(TopologyEvent):
     """The topology has ended in this process, and leads no more.
 
@@ -323,6 +336,9 @@ class TridentListener:
         Called when none has made progress for five seconds, also if there is no input. Called again when the reasons
         change, and without reasons when it is over.
         """
+
+    def on_resident_tasks(self, event: ResidentTasksEvent) -> None:
+        """Handle that the numbers of resident tasks have changed: called at most about once a second."""
 
     def on_parked(self, event: ParkedEvent) -> None:
         """Handle that the list of parked transactions has changed, or that a leadership begins with such a list."""

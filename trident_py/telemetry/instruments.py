@@ -18,6 +18,7 @@ from coordinators.status.listener import (
     FailedEvent,
     LeadingEvent,
     ParkedEvent,
+    ResidentTasksEvent,
     StandstillEvent,
     TopologyEvent,
     Work,
@@ -180,6 +181,19 @@ COMMIT_TRANSACTIONS = Instrument(
     attributes=(STATE,),
     bounds=SIZES,
 )
+RESIDENT_TASKS = Instrument(
+    name="trident.resident.tasks",
+    kind=Kind.GAUGE,
+    unit="{task}",
+    description="Spark tasks that stay for small batches, and are there.",
+)
+RESIDENT_REQUESTS = Instrument(
+    name="trident.resident.requests",
+    kind=Kind.COUNTER,
+    unit="{request}",
+    description="Requests to resident tasks: answered, given back to a job, or dropped because the answer was late.",
+    attributes=(OUTCOME,),
+)
 
 INSTRUMENTS = (
     LEADER,
@@ -199,6 +213,8 @@ INSTRUMENTS = (
     JOB_TRANSACTIONS,
     COMMIT_DURATION,
     COMMIT_TRANSACTIONS,
+    RESIDENT_TASKS,
+    RESIDENT_REQUESTS,
 )
 
 
@@ -216,6 +232,7 @@ class Measured:
     """The measurements of the events of one start of a topology."""
 
     _active: set[int] = field(factory=set, init=False)
+    _residents: Mapping[str, int] = field(factory=dict, init=False)  # the last numbers of this leadership
 
     def begin(self) -> Iterator[Measurement]:
         """Return the measurements before the first event: this process doesn't lead, and nothing runs."""
@@ -248,13 +265,26 @@ class Measured:
                 yield Measurement(PARKED_SINCE, min((each.since for each in parked), default=0.0))
             case StandstillEvent():
                 yield Measurement(STANDSTILL, float(bool(event.waits_for)))
+            case ResidentTasksEvent(numbers=numbers):
+                yield from self._resident(numbers)
             case EndedEvent():
                 self._active.clear()
                 yield from self.begin()
+                if self._residents:
+                    self._residents = {}
+                    yield Measurement(RESIDENT_TASKS, 0)
 
     @property
     def _how_many(self) -> Measurement:
         return Measurement(ACTIVE, len(self._active))
+
+    def _resident(self, numbers: Mapping[str, int]) -> Iterator[Measurement]:
+        before, self._residents = self._residents, numbers
+        for name, number in numbers.items():
+            if name == "there":
+                yield Measurement(RESIDENT_TASKS, number)
+            elif more := number - before.get(name, 0):
+                yield Measurement(RESIDENT_REQUESTS, more, (name,))
 
     def _emitted(self, event: EmittedEvent) -> Iterator[Measurement]:
         self._active.add(event.attempt.txid)

@@ -13,7 +13,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
+from coordinators.status.status import BusyTask
+from tests.topologies import until
 from tests.unit.trident_py.web.serving import EVIL, WITHIN_SECONDS, Words, serving
+from trident_py.engine.rows.row_engine import RowJobs
 from trident_py.errors import TridentError
 
 PHONE = (360, 740)
@@ -146,6 +149,23 @@ def test_what_is_parked_is_listed_and_skipped(browser: webdriver.Chrome) -> None
         page.wish("Skip: transaction 1 of words", "it is no word", "skips transaction 1: the rows never count")
         assert words.query.parked() == ()
         assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
+
+
+def test_resident_tasks_are_shown_with_the_line_of_one_that_takes_long(
+    browser: webdriver.Chrome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = {"there": 1, "answered": 1204, "given_back": 3, "dropped": 0}
+    busy = [BusyTask(task=0, seconds=12.3, place="in slow, words.py, line 14")]
+    monkeypatch.setattr(RowJobs, "resident_tasks", staticmethod(lambda: numbers))  # it has none of its own
+    monkeypatch.setattr(RowJobs, "busy_tasks", staticmethod(lambda: busy))
+    with serving() as words:
+        browser.get(words.client.url)
+        shown = Page(browser).until("#residents", "1 resident task: ").text
+        assert shown == (
+            "1 resident task: 1,204 requests answered, 3 given back to jobs, 0 dropped · "
+            "task 0 has had one for 12 s in slow, words.py, line 14"
+        )
+        until(lambda: b"trident_resident_requests_total{" in words.client.get("/metrics").body)
 
 
 def test_dead_letters_are_listed_and_released(browser: webdriver.Chrome) -> None:

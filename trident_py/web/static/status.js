@@ -46,6 +46,7 @@ export function showStatus({ topology, status, is_live: isLive, now }, inFlight)
   byId("failure").hidden = !status.error;
   say(byId("error"), status.error ?? "");
   showWarnings(status, isLive);
+  showResidents(status);
 }
 
 /** @param {keyof typeof COLOURS} wellness */
@@ -153,6 +154,18 @@ function showWarnings({ expiring = {}, history_error: historyError, events_dropp
   if (byId("warnings").dataset.said === said) return;
   byId("warnings").dataset.said = said;
   byId("warnings").replaceChildren(...warnings.map((each) => html("li", {}, each)));
+}
+
+/**
+ * Say how many tasks stay for small batches, what became of their requests, and which of them take long.
+ * @param {Status} status
+ */
+function showResidents({ resident_tasks: numbers = {}, busy_tasks: busy = [] }) {
+  const { there, answered = 0, given_back: givenBack = 0, dropped = 0 } = numbers;
+  byId("residents").hidden = there === undefined;
+  const requests = `${counted(answered, "request")} answered, ${count(givenBack)} given back to jobs, ${count(dropped)} dropped`;
+  const long = busy.map((each) => `task ${each.task} has had one for ${duration(Math.round(each.seconds))} ${each.place}`.trimEnd());
+  say(byId("residents"), [`${counted(there ?? 0, "resident task")}: ${requests}`, ...long].join(" · "));
 }
 
 /**

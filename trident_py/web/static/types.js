@@ -27,6 +27,8 @@
  * @property {Record<string, number>} written
  * @property {Record<string, number>} counts
  * @property {Record<string, unknown>} definition
+ * @property {{there?: number, answered?: number, given_back?: number, dropped?: number}} [resident_tasks] empty: none stay
+ * @property {{task: number, seconds: number, place: string}[]} [busy_tasks] those that have had a request for long
  * @property {string | null} error
  * @property {string | null} failed the attempt that has failed: this one, or an earlier one
  *

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from coordinators.driver.publisher import Publisher
+from coordinators.driver.publisher import RESIDENTS_SECONDS, Publisher
 from coordinators.protocol.messages import Acked, Failed, FailureKind, OffsetsResolved, PauseRequested, StopRequested
 from coordinators.protocol.protocol import StreamId
 from coordinators.status.listener import (
@@ -18,6 +18,7 @@ from coordinators.status.listener import (
     FailedEvent,
     LeadingEvent,
     ProcessedEvent,
+    ResidentTasksEvent,
     SucceededEvent,
     TopologyEvent,
 )
@@ -35,6 +36,7 @@ class ObservedSplits(World):
     counted: dict[TransactionAttempt, Counts] = field(factory=dict)
     late: str = ""
     lag: dict[str, dict[str, int]] = field(factory=dict)
+    residents: dict[str, int] = field(factory=dict)
 
     def start(self, publisher: Publisher | None = None, **settings: Any) -> ObservedSplits:
         publisher = publisher or Publisher(
@@ -42,6 +44,7 @@ class ObservedSplits(World):
             counted=lambda each: self.counted.get(each, Counts(10, {"words": 1})),
             late=lambda: self.late,
             lag=lambda: self.lag,
+            resident_tasks=lambda: self.residents,
         )
         super().start(publisher=publisher, **settings)
         return self
@@ -239,6 +242,22 @@ def test_the_status_tells_what_waits_in_the_sources() -> None:
     world.lag = {"orders": {"orders/0": 12}}
     world.run_until_quiet()
     assert world.status.lag == {"orders": {"orders/0": 12}}
+
+
+def test_the_numbers_of_resident_tasks_are_told_when_they_change_but_not_each_time() -> None:
+    world = ObservedSplits().start()
+    world.run_until_quiet()
+    world.events.clear()
+    world.residents = {"there": 1, "answered": 0, "given_back": 0, "dropped": 0}
+    world.turn()
+    for answered in (1, 2):
+        world.residents = {**world.residents, "answered": answered}
+        world.turn()
+    assert world.status.resident_tasks["answered"] == 2
+    world.after(RESIDENTS_SECONDS)
+    world.after(RESIDENTS_SECONDS)
+    told = [event for event in world.events if isinstance(event, ResidentTasksEvent)]
+    assert [(event.numbers["there"], event.numbers["answered"]) for event in told] == [(1, 0), (1, 2)]
 
 
 def test_the_status_tells_a_pause_an_end_and_what_commits_wait_for() -> None:

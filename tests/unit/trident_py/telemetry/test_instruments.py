@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from coordinators.record.parking import Parked
-from coordinators.status.listener import EmittedEvent, ParkedEvent, StandstillEvent, TopologyEvent, Work, WorkEvent
+from coordinators.status.listener import (
+    EmittedEvent,
+    ParkedEvent,
+    ResidentTasksEvent,
+    StandstillEvent,
+    TopologyEvent,
+    Work,
+    WorkEvent,
+)
 from coordinators.status.status import Wait
 from tests.unit.trident_py.history.told import attempt, committed, emitted, ended, failed, leading
 from trident_py.telemetry.instruments import INSTRUMENTS, Measured
@@ -103,6 +111,23 @@ def test_leading_and_standing_still_begin_and_end() -> None:
         ("trident.standstill", 0),
         ("trident.transactions.active", 0),
     ]
+
+
+def test_requests_to_resident_tasks_are_counted_by_what_became_of_them() -> None:
+    def residents(*numbers: int) -> ResidentTasksEvent:
+        names = ("there", "answered", "given_back", "dropped")
+        return ResidentTasksEvent(topology="wc", at=1.0, numbers=dict(zip(names, numbers, strict=True)))
+
+    told = measured(residents(1, 0, 0, 0), residents(1, 7, 0, 1), residents(0, 7, 2, 1))
+    assert told == [
+        ("trident.resident.tasks", 1),
+        ("trident.resident.tasks", 1),
+        ("trident.resident.requests", "answered", 7),
+        ("trident.resident.requests", "dropped", 1),
+        ("trident.resident.tasks", 0),
+        ("trident.resident.requests", "given_back", 2),
+    ]
+    assert measured(residents(2, 0, 0, 0), ended())[-1] == ("trident.resident.tasks", 0)
 
 
 def test_how_many_are_parked_and_since_when() -> None:
