@@ -65,7 +65,8 @@ class FrameReader:
                 raise BadFrame(f"a frame of {end:,} bytes")
             if len(self._received) < end:
                 return
-            frame = Frame(_head(bytes(self._received[_LENGTHS.size : begin])), bytes(self._received[begin:end]))
+            with memoryview(self._received) as whole:  # so that a large body is copied once
+                frame = Frame(_head(bytes(whole[_LENGTHS.size : begin])), bytes(whole[begin:end]))
             del self._received[:end]
             yield frame
 

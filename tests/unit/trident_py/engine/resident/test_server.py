@@ -62,3 +62,18 @@ def test_a_large_frame_comes_whole_and_others_are_served_meanwhile(driver: Drive
     assert driver.asked(links[1], 0, 1).head["number"] == 5
     what, link, frame = driver.next()
     assert (what, link, frame.head["number"]) == ("received", links[0], 1)
+
+
+def test_while_a_large_answer_arrives_others_are_served(driver: Driver) -> None:
+    """It comes as one frame, of which each turn reads a part."""
+    begun(driver.task({0: joined}))
+    _, other, _ = driver.next()
+    with socket.create_connection(("127.0.0.1", driver.server.port), SECONDS) as peer:
+        driver.task({})._greeted(peer, 1)
+        _, slow, _ = driver.next()
+        answer = Frame({"number": 1}, b"x" * (60 << 20)).encoded()
+        peer.sendall(answer[: 40 << 20])
+        assert driver.asked(other, 0, 1).head["counts"] == []
+        peer.sendall(answer[40 << 20 :])
+        what, link, frame = driver.next()
+        assert (what, link, frame.head, len(frame.body)) == ("received", slow, {"number": 1}, 60 << 20)
