@@ -114,6 +114,10 @@ class Driver:
         """What it told of this kind."""
         return [event for event in read(self.journal) if event["kind"] == kind and event["topology"] == topology]
 
+    def events_of(self, *kinds: str, topology: str) -> list[Event]:
+        """What it told of these kinds, in order."""
+        return [event for event in read(self.journal) if event["kind"] in kinds and event["topology"] == topology]
+
     def await_event(self, kind: str, topology: str = "", seconds: float = PATIENCE_SECONDS) -> Event:
         """The first event of this kind, as soon as there is one."""
 

@@ -53,6 +53,7 @@ from trident_py import (
     TumblingCount,
     TumblingDuration,
 )
+from trident_py.engine.resident import resident_tasks
 from trident_py.engine.resident.resident_tasks import ResidentTasks
 from trident_py.engine.threads.streams import TopologyStreams
 from trident_py.errors import TridentError
@@ -63,9 +64,12 @@ from trident_py.spouts import FileSpout
 from trident_py.spouts.files import files
 from trident_py.spouts.files.files import FileCoordinator
 from trident_py.states import PostgresState
+from trident_py.worker.wire import Frame
 
 BATCH_BYTES = 4096
 SMALL_BYTES = files.SMALL_BYTES
+SLOW_SECONDS = 5.0
+"""A task that stood still is to answer again while the fault is watched."""
 SIGNAL_SECONDS = 0.2
 ASK_SECONDS = 0.1
 ANSWER_SECONDS = 5.0
@@ -98,7 +102,8 @@ class Program:
         around(TopologyStreams, "emit_batch", before=self._emitted)
         around(FileCoordinator, "success", before=lambda _, txid: self.journal.tell("success", txid=txid))
         around(ResidentTasks, "_joined", after=self._joined)
-        around(ResidentTasks, "_received", after=lambda *_: self.journal.tell("answered"))
+        around(ResidentTasks, "_left", after=lambda _, link: self.journal.tell("left", link=link))
+        around(ResidentTasks, "_received", after=self._received)
         self.points.put()
         outputs.put(self.points)
 
@@ -110,7 +115,13 @@ class Program:
         trident_py.runtime.recover = recovered  # type: ignore[attr-defined]
 
     def _joined(self, tasks: ResidentTasks, link: int, task: int) -> None:
-        self.journal.tell("joined", port=tasks._server.port)
+        server = tasks._server
+        peer = server._peers[link].socket.getpeername()
+        self.journal.tell("joined", port=server.port, link=link, task=task, peer=peer[1])
+
+    def _received(self, _: ResidentTasks, link: int, frame: Frame) -> None:
+        if "place" not in frame.head:
+            self.journal.tell("answered", link=link)
 
     def _written(self, store: ZooKeeperRecordStore, record: Any) -> None:
         self.journal.tell("record", epoch=store.epoch, current=record.current_txid, upto=record.success_upto)
@@ -148,6 +159,7 @@ class Program:
         for a count all the time. ``resident`` is how many tasks stay for small batches.
         """
         files.SMALL_BYTES = SMALL_BYTES if shares else 0
+        resident_tasks.SLOW_SECONDS = SLOW_SECONDS
         self.journal.topology = topology
         self.announced.clear()
         self.points.order(orders)

@@ -1,10 +1,13 @@
-"""Faults: tasks that stay for small batches are killed, stand still, or lose their executor."""
+"""Faults: tasks that stay for small batches are killed, stand still, are cut off, or lose their executor."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic
 
 import psutil
@@ -12,6 +15,9 @@ import psutil
 from tests.faults.case import Case
 from tests.faults.catalogue import fault, happened
 from tests.faults.drivers import Driver, wait_until
+from tests.faults.journal import Event
+from tests.faults.world import World
+from tests.servers.spark import SparkCluster
 
 MASTER = "local[2]"
 """One slot for the task that stays, and one for jobs."""
@@ -117,3 +123,146 @@ def _(case: Case) -> None:
     wait_until("the old task ends", lambda: not worker.is_running())
     leader.kill()
     case.await_commits(2, since=killed)
+
+
+# --- on a standalone cluster, where Spark starts a second copy of each task that stays --------------------------------
+
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.task.duration.threshold": "2s",
+    "spark.executor.heartbeatInterval": "1s",
+    "spark.network.timeout": "10s",
+    "spark.network.timeoutInterval": "2s",
+}
+"""Long tasks get a copy on another host, and an executor that doesn't answer is soon given up."""
+
+
+def links(events: list[Event]) -> Iterator[tuple[Event, list[Event]]]:
+    """Each answer, with the connections of its task at that time, oldest first."""
+    there: dict[int, Event] = {}
+    for event in events:
+        if event["kind"] == "joined":
+            there[event["link"]] = event
+        elif event["kind"] == "left":
+            there.pop(event["link"], None)
+        elif event["link"] in there:  # else it is the late answer of one that was closed
+            task = there[event["link"]]["task"]
+            yield event, [each for each in there.values() if each["task"] == task]
+
+
+def connected(leader: Driver, case: Case) -> list[Event]:
+    """The connections that there are, oldest first."""
+    gone = {event["link"] for event in leader.events("left", case.topology)}
+    return [event for event in leader.events("joined", case.topology) if event["link"] not in gone]
+
+
+def worker_of(case: Case, leader: Driver, link: Event) -> psutil.Process:
+    """The Python worker at the other end of a connection."""
+    for each in psutil.net_connections("tcp"):
+        if each.laddr and each.raddr and (each.laddr.port, each.raddr.port) == (link["peer"], link["port"]):
+            return psutil.Process(each.pid)
+    raise AssertionError(f"nobody has connection {link}")
+
+
+def executor_of(worker: psutil.Process) -> psutil.Process:
+    """What has started a Python worker."""
+    return next(each for each in worker.parents() if "CoarseGrained" in " ".join(each.cmdline()))
+
+
+def harmed_on_a_cluster(case: Case, harm: Callable[[Driver, Event], object], times: int = 2) -> None:
+    """Harm the task that is used, several times; each time the topology goes on. Spark starts one spare in all."""
+    case.resident = 1
+    cluster = SparkCluster(case.world.directory / f"spark-{case.topology}", cores=2)
+    settings = " ".join(f"--conf {name}={value}" for name, value in SPECULATION.items())
+    try:
+        cluster.start()
+        given = {"PYSPARK_SUBMIT_ARGS": f"{settings} pyspark-shell"}
+        leader = case.world.new_driver(cluster.url, given, has_network=False)
+        case.world.await_warm(leader)
+        case.lead(leader)
+        wait_until("a spare", lambda: len(connected(leader, case)) > 1)
+        for _ in range(times):
+            await_answer(case, leader)
+            harm(leader, connected(leader, case)[0])
+            wait_until("a task", partial(connected, leader, case))
+        await_answer(case, leader)
+        happened(len(case.events("leads")) == 1, "the leader leads on")
+        happened(no_attempt_failed(case), "no attempt has failed")
+        case.drain()
+        answers = list(links(leader.events_of("joined", "left", "answered", topology=case.topology)))
+        happened(any(len(there) > 1 for _, there in answers), "something was answered while a spare was there")
+        used_spares = [event for event, there in answers if event["link"] != there[0]["link"]]
+        happened(not used_spares, f"spares wait, and don't answer: {used_spares[:3]}")
+        leader.kill()  # it is good for nothing without its cluster
+    finally:
+        cluster.stop()
+
+
+def has_left(case: Case, leader: Driver, link: Event) -> bool:
+    """Whether a connection has ended."""
+    return link["link"] not in [each["link"] for each in connected(leader, case)]
+
+
+@fault("resident-cluster-executor-killed")
+def _(case: Case) -> None:
+    """On a cluster with speculation, the executor of the task that is used is killed under load."""
+
+    def kill(leader: Driver, used: Event) -> None:
+        executor_of(worker_of(case, leader, used)).kill()
+        case.await_commits(2, since=monotonic())
+        wait_until("it has left", lambda: has_left(case, leader, used))
+
+    harmed_on_a_cluster(case, kill)
+
+
+@fault("resident-cluster-executor-stopped")
+def _(case: Case) -> None:
+    """The executor of the task that is used stands still until after the deadline; then it goes on."""
+
+    def stop(leader: Driver, used: Event) -> None:
+        executor = executor_of(worker_of(case, leader, used))
+        family = [executor, *executor.children(recursive=True)]
+        for each in family:
+            each.suspend()
+        case.await_commits(2, since=monotonic())
+        wait_until("it has missed its deadline", lambda: has_left(case, leader, used))
+        for each in family:
+            with suppress(psutil.NoSuchProcess):
+                each.resume()
+        case.await_commits(2)
+
+    harmed_on_a_cluster(case, stop, times=1)
+
+
+def no_filter(world: World) -> str | None:
+    """Why packets on the loopback network can't be dropped here."""
+    return None if os.geteuid() == 0 and shutil.which("nft") else "no nft, or not root"
+
+
+@contextmanager
+def dropped(port: int) -> Iterator[None]:
+    """Drop what goes to and comes from a port of this machine."""
+    table = f"inet trident_faults_{os.getpid()}"
+    rules = [f"add rule {table} cut tcp {side} {port} drop" for side in ("dport", "sport")]
+    script = "\n".join(
+        [f"add table {table}", f"add chain {table} cut {{ type filter hook input priority 0; }}", *rules]
+    )
+    subprocess.run(["nft", "-f", "-"], input=script, text=True, check=True, capture_output=True, timeout=10)
+    try:
+        yield
+    finally:
+        subprocess.run(["nft", "delete", "table", *table.split()], check=True, capture_output=True, timeout=10)
+
+
+@fault("resident-cluster-cut-off", lack=no_filter)
+def _(case: Case) -> None:
+    """No packet passes between the leader and its tasks that stay, while Spark's other connections are whole."""
+
+    def cut(leader: Driver, used: Event) -> None:
+        with dropped(used["port"]):
+            case.await_commits(2, since=monotonic())
+            wait_until("it is found out", lambda: not connected(leader, case))
+            case.await_commits(2)
+
+    harmed_on_a_cluster(case, cut, times=1)
