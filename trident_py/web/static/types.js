@@ -27,8 +27,6 @@
  * @property {Record<string, number>} written
  * @property {Record<string, number>} counts
  * @property {Record<string, unknown>} definition
- * @property {{there?: number, answered?: number, given_back?: number, dropped?: number}} [resident_tasks] empty: none stay
- * @property {{task: number, seconds: number, place: string}[]} [busy_tasks] those that have had a request for long
  * @property {string | null} error
  * @property {string | null} failed the attempt that has failed: this one, or an earlier one
  *
@@ -67,6 +65,8 @@
  * @property {{what: string, since: number | null}[]} waits_for
  * @property {Parked[]} parked
  * @property {Record<string, string>} [expiring] why rows of parked transactions may soon be gone
+ * @property {{there?: number, answered?: number, given_back?: number, dropped?: number}} [resident_tasks] empty: none stay
+ * @property {{task: number, seconds: number, place: string}[]} [busy_tasks] those that have had a request for long
  * @property {string | null} error
  * @property {number} events_dropped
  * @property {string} history_error
