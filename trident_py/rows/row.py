@@ -254,17 +254,28 @@ def hash_rows(data: pa.Table | pa.RecordBatch) -> Fingerprint:
 
 
 def hash_tables(tables: Sequence[pa.Table]) -> list[Fingerprint]:
-    """Return the fingerprint of the rows of each table, all with the same columns: one pass for small ones."""
-    if sum(table.num_rows for table in tables) > CHUNK_ROWS:
+    """Return the fingerprint of the rows of each table, all with the same columns: small ones share a pass."""
+    found: list[Fingerprint] = []
+    some: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        if rows + table.num_rows > CHUNK_ROWS:
+            found += _hashed_together(some)
+            some, rows = [], 0
+        some.append(table)
+        rows += table.num_rows
+    return [*found, *_hashed_together(some)]
+
+
+def _hashed_together(tables: Sequence[pa.Table]) -> list[Fingerprint]:
+    if len(tables) < 2:
         return list(map(hash_rows, tables))
-    (whole,) = pa.concat_tables(tables).combine_chunks().to_batches() or [None]
-    ends = np.cumsum([table.num_rows for table in tables])
-    hashes = np.zeros(0, np.uint64) if whole is None else hashes_of_rows(whole)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])[ends]
-    before = np.concatenate([np.zeros(1, np.uint64), sums[:-1]])
-    return [
-        Fingerprint(table.num_rows, total, KIND) for table, total in zip(tables, (sums - before).tolist(), strict=True)
-    ]
+    whole = pa.concat_tables(tables).combine_chunks().to_batches()
+    hashes = hashes_of_rows(whole[0]) if whole else np.zeros(0, np.uint64)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])
+    ends = np.cumsum([0, *(table.num_rows for table in tables)])
+    totals = sums[ends[1:]] - sums[ends[:-1]]
+    return [Fingerprint(table.num_rows, total, KIND) for table, total in zip(tables, totals.tolist(), strict=True)]
 
 
 def _chunks(batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:

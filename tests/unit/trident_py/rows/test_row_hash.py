@@ -72,6 +72,8 @@ def test_tables_that_are_hashed_together_have_the_hashes_that_each_has_alone(kin
     rows = arrow_table([(value, 7) for value in [*VALUES[kind], None]], schema_of(f"n {kind}, id int"))
     parts = [rows.slice(0, 1), rows.slice(0, 0), rows, rows.slice(1), rows.slice(0, 0)]
     assert hash_tables(parts) == [hash_rows(each) for each in parts]
+    many = [rows.slice(number % 3, number % 2 + 1) for number in range(CHUNK_ROWS)]
+    assert hash_tables([*many, rows]) == [hash_rows(each) for each in [*many, rows]]
     assert hash_tables([rows.slice(0, 0)]) == [hash_rows(rows.slice(0, 0))]
 
 
