@@ -236,7 +236,6 @@ class EmittedBatch:
 
 def fingerprints_of(batches: Sequence[EmittedBatch]) -> list[Fingerprint | None]:
     """Return `EmittedBatch.fingerprint` of each batch of one spout, none of which tasks have read."""
-    alone = [len(batch.chunks) != 1 or batch.is_sifted or not batch.is_settled for batch in batches]
-    if any(alone) or not batches:
-        return [batch.fingerprint() for batch in batches]
-    return [*hash_tables([batch.table for batch in batches])]
+    if all(not batch.is_sifted and [*map(type, batch.chunks)] == [pa.Table] for batch in batches):
+        return [*hash_tables([batch.table for batch in batches])]
+    return [batch.fingerprint() for batch in batches]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinators.values.canonical import NO_ROWS, Fingerprint
-from trident_py.engine.plane.emitted import SMALL_ROWS, EmittedBatch, ReadRows, ReportedOffsets, Splits
+from trident_py.engine.plane.emitted import SMALL_ROWS, EmittedBatch, ReadRows, ReportedOffsets, Splits, fingerprints_of
 from trident_py.rows.schema import arrow_table, schema_of
 
 NUMBERS = schema_of("n bigint")
@@ -45,6 +45,22 @@ def test_what_a_reader_told_on_the_driver_stands_for_its_rows() -> None:
     batch = EmittedBatch(NUMBERS, (ReadRows(rows(1, 2), 7),))
     assert batch.fingerprint() == Fingerprint(2, 7, "read")
     assert batch.table == rows(1, 2)
+
+
+def test_fingerprints_at_once_are_those_of_each_batch() -> None:
+    emitted = [
+        EmittedBatch(NUMBERS, (rows(1, 2),)),
+        EmittedBatch(NUMBERS, (rows(),)),
+        EmittedBatch(NUMBERS, (rows(3),)),
+    ]
+    others = [
+        EmittedBatch(NUMBERS, (ReadRows(rows(1, 2), 7),)),
+        EmittedBatch(NUMBERS, (rows(1), rows(2))),
+        EmittedBatch(NUMBERS),
+        EmittedBatch(NUMBERS, (rows(1),), is_sifted=True),
+    ]
+    for batches in (emitted, *([*emitted, other] for other in others)):
+        assert fingerprints_of(batches) == [batch.fingerprint() for batch in batches]
 
 
 def test_a_batch_is_small_where_it_is_in_memory_and_has_few_rows_and_bytes() -> None:
