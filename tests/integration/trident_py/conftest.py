@@ -7,15 +7,26 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.servers.spark import SparkCluster, SparkConnectServer
 from tests.topologies import config as config
+from trident_py import TridentConfig
 
 CLUSTER = "TRIDENT_TEST_CLUSTER"
+RESIDENT_TASKS = "TRIDENT_TEST_RESIDENT_TASKS"
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def resident_tasks() -> None:
+    """Make ``TRIDENT_TEST_RESIDENT_TASKS`` the default of `TridentConfig.resident_tasks` in this process."""
+    if chosen := os.environ.get(RESIDENT_TASKS):
+        defaults: Any = TridentConfig.__init__.__kwdefaults__
+        defaults["resident_tasks"] = int(chosen) if chosen.isdecimal() else chosen
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from attrs import evolve
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
@@ -75,7 +76,7 @@ def test_many_small_transactions_need_few_jobs_and_few_writes(
     words = topology.new_stream("lines", FixedBatchSpout("value string", 1, *LINES))
     words = words.each("value", Words(tmp_path / "tasks"), "word string").project("word")
     words.group_by("word").persistent_aggregate(SQLiteState(tmp_path / "c.db", table="counts"), Count(), "count")
-    with topology.start(config, spark=spark) as query:
+    with topology.start(evolve(config, resident_tasks=0), spark=spark) as query:
         query.process_all_available(PATIENCE_SECONDS)
         progress = query.recent_progress
         assert [entry["txid"] for entry in progress] == list(range(1, 61))
@@ -173,7 +174,7 @@ def test_a_sink_of_rows_is_given_each_transaction_by_itself_in_its_order_by_few_
     sink, topology = Shown(), TridentTopology("shown")
     words = topology.new_stream("lines", FixedBatchSpout("value string", 1, *LINES))
     words.each("value", Words(tmp_path / "tasks"), "word string").project("word").write_to(sink)
-    with topology.start(config, spark=spark) as query:
+    with topology.start(evolve(config, resident_tasks=0), spark=spark) as query:
         query.process_all_available(PATIENCE_SECONDS)
     assert sink.committed == {txid: line.split() for txid, (line,) in enumerate(LINES, 1)}
     assert len((tmp_path / "tasks").read_text().splitlines()) < 60
