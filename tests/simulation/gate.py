@@ -322,6 +322,7 @@ SEED_GATE: dict[tuple[str, ...], str | None] = {
     ("own deadline",): None,
     ("tail replays",): None,
     ("stored extents",): None,
+    ("texts of this moment",): None,
     ("reconciliation", "txids in order"): "a store restored from the past",
     ("kept commits",): "a store loses commits",
 }

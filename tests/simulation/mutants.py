@@ -204,6 +204,19 @@ class ForgettingSplits(Definitions):
         before = part.metadata
         super().take_emission(topology, number, message)
         part.metadata = before
+        self.known[number].metadata_changed()
+
+
+class KeepingTexts(Definitions):
+    """Stores the definition of before, although emitting has found another one."""
+
+    __slots__ = ()
+
+    def take_emission(self, topology: str, number: int, message: OffsetsResolved | Fingerprinted) -> None:
+        definition = self.known[number]
+        stored = definition.attempted_metadata
+        super().take_emission(topology, number, message)
+        definition._attempted = stored
 
 
 class LeavingCursors(Definitions):
@@ -464,6 +477,7 @@ DEFINITIONS: dict[str, type[Definitions]] = {
     "standing definitions": DefiningAnew,
     "stored extents": ForgettingSplits,
     "moved cursors": LeavingCursors,
+    "texts of this moment": KeepingTexts,
     "positions of what is parked": StayingAtWhatIsParked,
 }
 

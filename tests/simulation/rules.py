@@ -38,6 +38,7 @@ RULES = {
     "standing definitions": "an exact transaction is defined only once",
     "stored extents": "the content of an exact batch, as emitted, is durable before its commit",
     "moved cursors": "cursors that an emission moved are durable with the close of its transaction",
+    "texts of this moment": "a write of the record has the definitions of that moment, although their texts are kept",
     "written successes": "a success counts as delivered only if the written record has the commit",
     "all reports": "a phase is finished only after all work that follows from it was reported",
     "unknown is not done": "a commit without an answer doesn't count as done",
