@@ -36,7 +36,9 @@ _READING = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,  # a range may end in aborted records, which have no other sign
     "auto.offset.reset": "error",  # expired records are an error, not skipped
-    "fetch.wait.max.ms": 50,
+    # A range never waits for new records. But the request after its end would, and a client has one request at a time,
+    # so the next range would wait, too.
+    "fetch.wait.max.ms": 1,
 }
 
 _HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
