@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import connections, growth, kafka, large, memory, quarantine, rows, sinks, small, watched
+from benchmarks import connections, growth, kafka, large, memory, quarantine, rows, sinks, small, trickle, watched
 from benchmarks.command import Measure, run
 from benchmarks.sizes import BY_NAME
 from benchmarks.storm import run as storm
@@ -18,6 +18,7 @@ MORE: dict[str, Measure] = {
     "rows": rows.measure,
     "sinks": sinks.measure,
     "kafka": kafka.measure,
+    "trickle": trickle.measure,
     "watched": watched.measure,
     "quarantine": quarantine.measure,
     "connections": connections.measure,

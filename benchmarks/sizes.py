@@ -44,6 +44,8 @@ class Sizes:
         kafka_batches: such batches of each turn, besides the one before its clock starts.
         kafka_rate: records a second while latency is measured.
         kafka_timed: of how many records it is, after as many to warm up.
+        trickle_rate: rows a second in `trickle`.
+        trickle_rows: of how many rows it is, after as many to warm up; 0: that part is left out.
         connection_seconds: how long connections are held, in `connections`.
         connection_silent: clients that connect and send nothing.
         connection_slow: clients that send a byte of a header each half second.
@@ -82,6 +84,8 @@ class Sizes:
     kafka_batches: int
     kafka_rate: int
     kafka_timed: int
+    trickle_rate: int
+    trickle_rows: int
     connection_seconds: int
     connection_silent: int
     connection_slow: int
@@ -121,6 +125,8 @@ FULL = Sizes(
     kafka_batches=4,
     kafka_rate=100,
     kafka_timed=1_000,
+    trickle_rate=200,
+    trickle_rows=1_000,
     connection_seconds=300,
     connection_silent=2000,
     connection_slow=500,
@@ -161,6 +167,8 @@ QUICK = Sizes(
     kafka_batches=0,
     kafka_rate=0,
     kafka_timed=0,
+    trickle_rate=0,
+    trickle_rows=0,
     connection_seconds=0,
     connection_silent=0,
     connection_slow=0,
@@ -201,6 +209,8 @@ TINY = Sizes(
     kafka_batches=1,
     kafka_rate=20,
     kafka_timed=10,
+    trickle_rate=20,
+    trickle_rows=10,
     connection_seconds=3,
     connection_silent=300,
     connection_slow=50,
