@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import traceback
+from itertools import takewhile
 from types import FrameType
 
 STANDARD_LIBRARY = os.path.dirname(threading.__file__)
@@ -23,9 +24,10 @@ def place_of(thread: int | None) -> str:
     users = [each for each in frames if not _is_installed(each[0])]
     if not frames:
         return ""
-    frame, line = [*users, *frames][0]
-    if not users and _package_of(frame) in SPARKS:
+    called = takewhile(lambda each: _package_of(each[0]) not in OURS, frames)  # by our code, or by none of it
+    if not users and any(_package_of(each) in SPARKS for each, _ in called):
         return "in Spark"
+    frame, line = [*users, *frames][0]
     return f"in {frame.f_code.co_name}, {frame.f_code.co_filename}, line {line}"
 
 

@@ -16,7 +16,7 @@ def test_each_method_of_a_listener_is_for_one_kind_of_event() -> None:
     kinds = [each for each in vars(listener).values() if isinstance(each, type) and issubclass(each, TopologyEvent)]
     methods = sorted(each.method for each in kinds if hasattr(each, "method"))
     assert methods == sorted({name for name in vars(TridentListener) if name.startswith("on_")} - {"on_event"})
-    assert len(methods) == 11
+    assert len(methods) == 12
 
 
 def test_all_events_can_be_heard_in_one_place() -> None:
