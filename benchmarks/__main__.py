@@ -6,7 +6,20 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import connections, growth, kafka, large, memory, quarantine, rows, sinks, small, trickle, watched
+from benchmarks import (
+    connections,
+    growth,
+    kafka,
+    large,
+    memory,
+    quarantine,
+    rows,
+    sinks,
+    small,
+    takeover,
+    trickle,
+    watched,
+)
 from benchmarks.command import Measure, run
 from benchmarks.sizes import BY_NAME
 from benchmarks.storm import run as storm
@@ -22,6 +35,7 @@ MORE: dict[str, Measure] = {
     "watched": watched.measure,
     "quarantine": quarantine.measure,
     "connections": connections.measure,
+    "takeover": takeover.measure,
     "storm": storm.measure,
 }
 

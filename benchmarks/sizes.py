@@ -49,6 +49,8 @@ class Sizes:
         connection_seconds: how long connections are held, in `connections`.
         connection_silent: clients that connect and send nothing.
         connection_slow: clients that send a byte of a header each half second.
+        takeover_kills: leaders that are killed, with and without resident tasks, in `takeover`.
+        takeover_standby_seconds: how long a standby waits before that.
         storm: pairs of sentences in a batch and pending transactions, for Storm.
         storm_seconds: how long each pair is measured.
     """
@@ -89,6 +91,8 @@ class Sizes:
     connection_seconds: int
     connection_silent: int
     connection_slow: int
+    takeover_kills: int
+    takeover_standby_seconds: float
     storm: tuple[tuple[int, int], ...]
     storm_seconds: int
 
@@ -130,6 +134,8 @@ FULL = Sizes(
     connection_seconds=300,
     connection_silent=2000,
     connection_slow=500,
+    takeover_kills=5,
+    takeover_standby_seconds=10.0,
     storm=((1, 1), (1, 10), (10, 1), (10, 10), (10_000, 1), (10_000, 10)),
     storm_seconds=10,
 )
@@ -172,6 +178,8 @@ QUICK = Sizes(
     connection_seconds=0,
     connection_silent=0,
     connection_slow=0,
+    takeover_kills=0,
+    takeover_standby_seconds=0.0,
     storm=(),
     storm_seconds=0,
 )
@@ -214,6 +222,8 @@ TINY = Sizes(
     connection_seconds=3,
     connection_silent=300,
     connection_slow=50,
+    takeover_kills=1,
+    takeover_standby_seconds=0.0,
     storm=(),
     storm_seconds=0,
 )
