@@ -125,6 +125,8 @@ def start_topology(
         )
         for warning in warnings(engine.plan.graph):
             log.warning("%s", warning)
+        if standby:
+            engine.warm_up()
         steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
         process = _Process.of(engine, config, coordination, listeners, address)
         driver = None if standby else process.lead(resources)
@@ -169,7 +171,7 @@ def _spark(
     modules = ship(code, session, small)
     checked = check(plan, session)
     ensure_workers(session, name, modules)
-    return SparkEngine(plan=checked, session=session, small=small, residents=ResidentSettings.of(config, session))
+    return resources.enter_context(SparkEngine.running(checked, session, small, ResidentSettings.of(config, session)))
 
 
 @frozen(kw_only=True, eq=False)

@@ -220,8 +220,8 @@ class TridentConfig:
         parked_dir: the directory for rows of parked transactions whose spouts can't emit them again; it must be one
             that all machines share on which the topology may run. None: ``state_dir``.
         resident_tasks: how many Spark tasks stay while the topology runs. A small batch goes to one of them instead of
-            a Spark job, and takes a few milliseconds. Each task keeps a slot. ``"auto"``: up to half of the slots,
-            while small batches come; 0: none (docs/how-to/milliseconds.md).
+            a Spark job, and takes a few milliseconds. Each task keeps a slot, also on a standby. ``"auto"``: up to half
+            of the slots, while small batches come; 0: none (docs/how-to/milliseconds.md).
         driver_host: the address of this machine that executors reach, for resident tasks. None: that of the Spark
             session.
         accept: the intended changes of the topology: strings that a start prints when it refuses the changes. Each

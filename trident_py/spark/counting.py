@@ -59,6 +59,7 @@ def settle() -> None:
     """
     if gc.get_freeze_count():
         return
+    pa.array([""])  # imports pandas, which the first row would, in a task of a standby, which has none
     gc.collect()
     gc.freeze()
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():

@@ -98,6 +98,13 @@ def empty_frame(session: SparkSession, schema: StructType) -> DataFrame:
     return session.createDataFrame(arrow_schema(schema).empty_table(), schema)
 
 
+def withheld_row(session: SparkSession, schema: StructType) -> DataFrame:
+    """Return a frame of one partition, without rows; Spark's optimiser can't tell that, so a job over it has a task."""
+    nothing = session.range(0, 1, 1, 1).where(F.col("id") < 0)
+    nulls = [F.lit(None).cast(each.dataType).alias(each.name) for each in schema]
+    return empty_frame(session, schema).union(nothing.select(*nulls))
+
+
 def rows_of_frame(frame: DataFrame) -> pa.Table:
     """Return the rows of ``frame``, by one job."""
     return frame.toArrow()

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from gc import collect, freeze
 from typing import Any, TypeAlias
 
@@ -46,7 +47,12 @@ Program: TypeAlias = Callable[[Sequence[pa.RecordBatch]], pa.Table]
 COPIES_AHEAD = 4
 """How many copies of a branch are made before they are needed."""
 
-CONNECT_SECONDS_MAX = 5.0
+ALONE_SECONDS_MAX = 3.0
+"""A task ends after this time without a driver that has shown the secret: it is gone, or its host is out of reach.
+
+Together with `CUT_SECONDS`, after which a connection counts as cut, that is less than 10 seconds.
+"""
+
 AGAIN_SECONDS = 0.2
 """The pause before a task connects again."""
 
@@ -94,6 +100,13 @@ class _Copies:
                     return
                 self._ready[branch].append(self._made(branch))
 
+    def warm_up(self) -> None:
+        """Run each branch without rows, so that what it imports is there when the first request comes."""
+        pa.array([""])  # imports pandas, as the first row would
+        for branch in self.shipped:
+            with suppress(BaseException):  # the first request finds out what it is
+                self._made(branch)([])
+
     def _made(self, branch: int) -> Program:
         program: Program = cloudpickle.loads(self.shipped[branch].program)
         return program
@@ -101,18 +114,16 @@ class _Copies:
 
 @frozen(kw_only=True)
 class ResidentTask:
-    """The code of the tasks of one leadership, for ``mapInArrow``.
+    """The code of the tasks of one driver, for ``mapInArrow``.
 
     Attributes:
         address: the driver's host and port.
-        secret: of the leadership; each side shows that it has it.
-        epoch: of the leadership.
+        secret: of the driver and its tasks; each side shows that it has it.
         branches: by number.
     """
 
     address: tuple[str, int]
     secret: bytes = field(repr=False)
-    epoch: int
     branches: Mapping[int, ShippedBranch] = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -120,28 +131,34 @@ class ResidentTask:
         for _ in batches:
             pass
         context = TaskContext.get()
-        copies = _Copies(self.branches)
+        task, copies = context.partitionId() if context else 0, _Copies(self.branches)
+        copies.warm_up()
         collect()
         freeze()  # else each collection would look at everything that was imported
-        while self._serves(context.partitionId() if context else 0, copies):
+        until = time.monotonic() + ALONE_SECONDS_MAX
+        while time.monotonic() < (until := self._served(task, copies, until)):
             time.sleep(AGAIN_SECONDS)
         yield from ()
 
-    def _serves(self, task: int, copies: _Copies) -> bool:
-        """Serve one connection to its end; return whether to connect again."""
+    def _served(self, task: int, copies: _Copies, until: float) -> float:
+        """Serve one connection to its end; return until when the driver must be there again.
+
+        ``until`` is that moment if there is no driver at all; it has passed if the driver doesn't need the task.
+        """
+        is_greeted = False
         try:
-            peer = socket.create_connection(self.address, CONNECT_SECONDS_MAX)
-        except OSError:
-            return False  # the driver is gone
-        with peer:
-            try:
+            with socket.create_connection(self.address, max(AGAIN_SECONDS, until - time.monotonic())) as peer:
                 tuned(peer)
                 frames = self._greeted(peer, task)
+                is_greeted = True
                 peer.settimeout(None)  # the next request may come in an hour
-                return self._answers(peer, frames, copies)
-            except (OSError, BadFrame) as error:
-                log.debug("resident task %d connects again: %s", task, error)
-        return True
+                if not self._answers(peer, frames, copies):
+                    return 0.0
+        except ConnectionRefusedError:
+            return 0.0  # the driver is gone
+        except (OSError, BadFrame) as error:
+            log.debug("resident task %d connects again: %s", task, error)
+        return time.monotonic() + ALONE_SECONDS_MAX if is_greeted else until
 
     def _answers(self, peer: socket.socket, frames: Iterator[Frame], copies: _Copies) -> bool:
         """Answer requests until the connection ends, and return true; return false if the driver ends the task."""
@@ -174,12 +191,8 @@ class ResidentTask:
         mine, reader = secrets.token_hex(16), FrameReader(GREETING_BYTES_MAX)
         frames = received(peer, reader)
         theirs = next(frames, Frame({})).head.get("nonce")
-        facts = (theirs, mine, self.epoch, task)
-        peer.sendall(
-            Frame(
-                {"task": task, "epoch": self.epoch, "nonce": mine, "proof": proof(self.secret, "task", *facts)}
-            ).encoded()
-        )
+        facts = (theirs, mine, task)
+        peer.sendall(Frame({"task": task, "nonce": mine, "proof": proof(self.secret, "task", *facts)}).encoded())
         shown = next(frames, Frame({})).head.get("proof")
         if shown != proof(self.secret, "driver", *facts):
             raise BadFrame("the driver has not shown the secret")

@@ -1,6 +1,6 @@
 """Frames between the driver and resident tasks: a head of JSON and a body of bytes, both of limited length.
 
-Each side shows first that it knows the secret of the leadership. Nothing that comes from a connection is unpickled.
+Each side shows first that it knows the secret of the driver. Nothing that comes from a connection is unpickled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FRAME_BYTES_MAX = 64 << 20
 GREETING_BYTES_MAX = 4 << 10
 """The length of a frame from a peer that has not shown the secret."""
 
-CUT_SECONDS = 9
+CUT_SECONDS = 6
 """After this time without a sign of the other machine, a connection counts as cut; a busy process is no such case."""
 
 _LENGTHS = struct.Struct("!II")
@@ -117,5 +117,5 @@ _KEPT_ALIVE = {
     "TCP_KEEPIDLE": CUT_SECONDS // 3,
     "TCP_KEEPINTVL": CUT_SECONDS // 3,
     "TCP_KEEPCNT": 2,
-    "TCP_USER_TIMEOUT": CUT_SECONDS * 1000,
+    "TCP_USER_TIMEOUT": CUT_SECONDS * 1000 - 500,  # it is looked at when a probe is due, so not after the last one
 }

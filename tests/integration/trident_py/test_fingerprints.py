@@ -27,7 +27,7 @@ from trident_py.engine.ports.batch_engine import BatchWork
 from trident_py.engine.ports.job_names import JobNames
 from trident_py.engine.rows.row_engine import RowJobs
 from trident_py.engine.spark import input_frames
-from trident_py.engine.spark.shared_job import SharedJobs, small_session
+from trident_py.engine.spark.shared_job import SharedJobs, shareable, small_session
 from trident_py.engine.spark.spark_job import MicroBatches
 from trident_py.engine.threads.spout_executor import SpoutCollector
 from trident_py.interfaces.context import Metrics
@@ -165,7 +165,8 @@ class Roads:
         )
         other = member(EmittedBatch(batch.schema, (batch.table.slice(0, 3),)), TransactionAttempt(4, 0))
         with small_session(self.spark) as small:
-            jobs = SharedJobs.of(small, self._work(topology, Leaf("s")))
+            work = self._work(topology, Leaf("s"))
+            jobs = SharedJobs(session=small, work=work, branches=shareable(small, work.branches))
             return told(jobs.process([member(batch), other], 0)[0].reports)
 
     def checkpointed(self, batch: EmittedBatch) -> list[Fingerprint]:

@@ -13,19 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
+from tests.topologies import until
 from trident_py import (
     CommitToken,
     Count,
     FeederBatchSpout,
     FixedBatchSpout,
+    Function,
     SinkTransaction,
     SQLiteState,
     StoreBusyException,
     TopologyKey,
     TransactionalSink,
+    TridentCollector,
     TridentConfig,
     TridentError,
     TridentTopology,
@@ -66,6 +70,57 @@ def test_a_standby_goes_on_where_the_leader_ended(spark: SparkSession, zookeeper
     second.stop()
     with closing(sqlite3.connect(tmp_path / "counts.db")) as database:
         assert dict(database.execute("SELECT word, count FROM counts")) == Counter(["one", "two", "two"])
+
+
+class Marking(Function):
+    """Leaves a mark in each process into which it is loaded, and when it sees a row."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        (self.directory / f"loaded by {os.getpid()}").touch()
+
+    def execute(self, row: Any, collector: TridentCollector) -> None:
+        (self.directory / "saw a row").touch()
+        collector.emit((row.word,))
+
+
+def test_a_standby_has_loaded_the_code_of_its_branches_and_written_nothing(
+    spark: SparkSession, zookeeper: str, tmp_path: Path
+) -> None:
+    config = TridentConfig(zookeeper=zookeeper, session_timeout=5)
+    with word_count(FeederBatchSpout("word string"), tmp_path / "counts.db").start(config, spark=spark):
+        topology, path = TridentTopology("words"), tmp_path / "standby.db"
+        words = topology.new_stream("words", FeederBatchSpout("word string"))
+        marked = words.each("word", Marking(tmp_path), "marked string").group_by("marked")
+        marked.persistent_aggregate(SQLiteState(path, table="counts"), Count(), "count")
+        with topology.start(config, spark=spark, standby=True) as standby:
+            marks = {file.name for file in tmp_path.glob("loaded by *")} - {f"loaded by {os.getpid()}"}
+            assert marks  # by a worker
+            assert not (tmp_path / "saw a row").exists()
+            assert not path.exists()
+            assert not standby.status["is_leading"]
+
+
+def test_a_standby_has_its_resident_tasks_before_it_leads(
+    spark: SparkSession, zookeeper: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "trident_py.engine.resident.resident_tasks")
+    config = TridentConfig(zookeeper=zookeeper, session_timeout=5, resident_tasks=1, driver_host="127.0.0.1")
+    spout = FeederBatchSpout("word string")
+    leader = word_count(FeederBatchSpout("word string"), tmp_path / "counts.db").start(
+        evolve(config, resident_tasks=0), spark=spark
+    )
+    standby = word_count(spout, tmp_path / "counts.db").start(config, spark=spark, standby=True)
+    until(lambda: "resident task 0 is there" in caplog.text)
+    assert not standby.status["is_leading"]
+    leader.stop()
+    spout.feed([("one",)], PATIENCE_SECONDS)
+    assert standby.status["epoch"] == 2
+    assert standby.status.resident_tasks == {"there": 1, "answered": 1, "given_back": 0, "dropped": 0}
+    standby.stop()
 
 
 def test_a_standby_waits_for_a_store_that_is_locked(

@@ -16,7 +16,7 @@ from trident_py.worker.resident import ResidentTask, ShippedBranch
 from trident_py.worker.wire import Frame, packed
 
 SECONDS = 10
-SECRET = b"of this leadership"
+SECRET = b"of this driver"
 
 Program = Callable[[Sequence[pa.RecordBatch]], pa.Table]
 
@@ -32,7 +32,6 @@ class Driver:
         self.server = ResidentServer(
             host="127.0.0.1",
             secret=SECRET,
-            epoch=7,
             name="resident",
             handlers=Handlers(
                 joined=lambda link, task: self.told.put(("joined", link, task)),
@@ -59,7 +58,7 @@ class Driver:
             number: ShippedBranch(program=cloudpickle.dumps(program), keeps_nothing=keeps_nothing)  # type: ignore[no-untyped-call]
             for number, program in programs.items()
         }
-        return ResidentTask(address=("127.0.0.1", self.server.port), secret=SECRET, epoch=7, branches=branches)
+        return ResidentTask(address=("127.0.0.1", self.server.port), secret=SECRET, branches=branches)
 
 
 def begun(task: ResidentTask) -> threading.Thread:

@@ -106,7 +106,7 @@ class Jobs(ABC):
         """Cancel all jobs that belong to one attempt, if possible."""
 
     def close(self) -> None:
-        """End all tasks of this leadership that run outside of its jobs."""
+        """Abandon the work of this leadership that runs outside of its jobs' threads."""
 
 
 class BatchEngine(ABC):
@@ -125,6 +125,10 @@ class BatchEngine(ABC):
     @abstractmethod
     def jobs(self, work: BatchWork) -> Jobs:
         """Return the jobs of one leadership."""
+
+    def warm_up(self) -> None:
+        """Load code for the first batches, on a standby, which doesn't lead yet; write nothing."""
+        return
 
     @property
     @abstractmethod

@@ -85,7 +85,7 @@ class Awaited:
 
 @define
 class ResidentPool:
-    """The connections of a leadership, by the number of each, and the requests.
+    """The connections of a process, by the number of each, and the requests of its leadership.
 
     Attributes:
         answered: how many requests have an answer.
@@ -163,6 +163,11 @@ class ResidentPool:
             return [self._given_back(request)]
         links = [link for link, awaited in self._awaited.items() if awaited.request.key == key]
         return [action for link in links for action in self._closed(link)]
+
+    def release(self) -> list[Action]:
+        """Abandon all requests: the leadership that has made them is over."""
+        requests = [*self._waiting, *(awaited.request for awaited in self._awaited.values())]
+        return [action for request in requests for action in self.cancel(request.key)]
 
     def expire(self, now: float) -> list[Action]:
         """Abandon the requests that had to be answered by ``now``."""

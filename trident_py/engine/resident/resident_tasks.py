@@ -2,6 +2,9 @@
 
 One long Spark job has the tasks. Each connects to this process, and a request goes to one of them at a time. If no task
 is there, or one is lost while it has a request, the request runs as a Spark job, under the same attempts.
+
+The tasks belong to the process, and come before it leads: so a standby has them when it takes over. They see nothing of
+a leadership. At its end all its requests are abandoned, so no answer to them counts later.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 from attrs import define, field
@@ -19,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from coordinators.status.status import BusyTask
 from coordinators.values.error_text import error_text, quoted
-from trident_py.engine.plane.work import Job, JobMember, Processed
+from trident_py.engine.plane.work import Job, Processed
 from trident_py.engine.ports.batch_engine import Ended
 from trident_py.engine.resident.pool import Action, Close, GiveBack, Request, ResidentPool, Send, Take
 from trident_py.engine.resident.server import Handlers, ResidentServer
@@ -57,6 +62,10 @@ END_SECONDS_MAX = 2.0
 """How long the end of the tasks is waited for before their job is cancelled."""
 
 
+Results: TypeAlias = Callable[[pa.Table, Mapping[tuple[int | None, str], NodeCounts]], Sequence[Processed]]
+"""Returns the results of a job from the rows of an answer, and all counts."""
+
+
 def resident_group(topology: str) -> str:
     """Return the group of the Spark jobs with the resident tasks of a topology."""
     return f"trident:{topology}:resident"
@@ -66,34 +75,26 @@ def resident_group(topology: str) -> str:
 class _Waiting:
     """A job that a task runs."""
 
-    members: Sequence[JobMember]
+    results: Results
     ended: Ended
 
 
 # large: the one place that connects the pool, the connections and the Spark job
 @define(kw_only=True, eq=False)
 class ResidentTasks:
-    """The tasks of one leadership.
+    """The tasks of one topology in this process.
 
     Attributes:
         session: in which their job runs.
-        rows_of: returns the rows of a request, for the members of a job of a branch.
-        results: returns the results of a job from the rows of an answer, and all counts.
-        shipped: returns the branches that the tasks can run, by number; called when the first small batch comes.
+        shipped: returns the branches that the tasks can run, by number; called before the tasks are started first.
         settings: how many tasks there are.
         topology: for messages.
-        epoch: of the leadership.
     """
 
     session: SparkSession
-    rows_of: Callable[[Sequence[JobMember], int], pa.Table]
-    results: Callable[
-        [Sequence[JobMember], int, pa.Table, Mapping[tuple[int | None, str], NodeCounts]], Sequence[Processed]
-    ]
     shipped: Callable[[], Mapping[int, ShippedBranch]]
     settings: ResidentSettings
     topology: str
-    epoch: int
     _branches: Mapping[int, ShippedBranch] = field(factory=dict, init=False)
     _pool: ResidentPool = field(factory=ResidentPool, init=False)
     _waiting: dict[Hashable, _Waiting] = field(factory=dict, init=False)
@@ -104,6 +105,7 @@ class ResidentTasks:
     _sent: dict[int, float] = field(factory=dict, init=False)  # when each awaited request was sent, by number
     _last: float = field(factory=time.monotonic, init=False)  # when a request came
     _has_joined: bool = field(default=False, init=False)  # whether a task of the running job has
+    _tag: str = field(factory=lambda: f"trident:resident:{uuid4()}", init=False)  # a standby may share the session
     _secret: bytes = field(factory=lambda: secrets.token_bytes(32), init=False, repr=False)
     _server: ResidentServer = field(init=False)
     _thread: threading.Thread = field(init=False)
@@ -112,7 +114,6 @@ class ResidentTasks:
         self._server = ResidentServer(
             host=self.settings.listens_at,
             secret=self._secret,
-            epoch=self.epoch,
             name=f"trident-{self.topology}-resident",
             handlers=Handlers(joined=self._joined, received=self._received, left=self._left, ticked=self._ticked),
         )
@@ -125,8 +126,11 @@ class ResidentTasks:
 
     # --- on the driver's thread ---------------------------------------------------------------------------------------
 
-    def begin(self, job: Job, members: Sequence[JobMember], ended: Ended) -> bool:
-        """Let a task run ``job``; return false if a Spark job must do it. ``ended`` is called on any thread."""
+    def begin(self, job: Job, rows: Callable[[], pa.Table], results: Results, ended: Ended) -> bool:
+        """Let a task run ``job`` over ``rows``; return false if a Spark job must do it.
+
+        ``results`` and ``ended`` are called on any thread.
+        """
         self._last = time.monotonic()
         self._wanted.set()
         if not (self._pool.is_there and job.branch in self._branches):
@@ -134,17 +138,17 @@ class ResidentTasks:
         if self._last < self._slow_until.get(job.branch, 0.0):
             return False
         try:
-            body = packed(self.rows_of(members, job.branch))
+            body = packed(rows())
         except Exception:
             log.debug("topology %s: the rows of %s can't be sent", self.topology, job, exc_info=True)
             return False  # the Spark job reports the error
         if len(body) > FRAME_BYTES_MAX // 2:
             return False
-        txids = [member.attempt.txid for member in members]
+        txids = [attempt.txid for attempt in job.attempts]
         frame = Frame({"branch": job.branch, "txids": txids}, body)
         request = Request(key=job, until=self._last + self.settings.seconds, frame=frame)
         with self._lock:
-            self._waiting[job] = _Waiting(members=members, ended=ended)
+            self._waiting[job] = _Waiting(results=results, ended=ended)
             actions = self._pool.add(request)
         self._carry_out(actions)
         return True
@@ -153,6 +157,12 @@ class ResidentTasks:
         """Abandon the request of ``job``, if it is under way. Any thread may call it."""
         with self._lock:
             actions = self._pool.cancel(job)
+        self._carry_out(actions)
+
+    def release(self) -> None:
+        """Abandon all requests, at the end of a leadership."""
+        with self._lock:
+            actions = self._pool.release()
         self._carry_out(actions)
 
     def numbers(self) -> Mapping[str, int]:
@@ -244,7 +254,7 @@ class ResidentTasks:
                     self._take_off(request).ended(None)
                 case Take(request, answer):
                     waiting = self._take_off(request)
-                    waiting.ended(self._outcome(request, waiting.members, answer))
+                    waiting.ended(self._outcome(waiting.results, answer))
 
     def _note(self, number: int) -> None:
         now = time.monotonic()
@@ -256,9 +266,7 @@ class ResidentTasks:
         with self._lock:
             return self._waiting.pop(request.key)
 
-    def _outcome(
-        self, request: Request, members: Sequence[JobMember], answer: Frame
-    ) -> Sequence[Processed] | BaseException | None:
+    def _outcome(self, results: Results, answer: Frame) -> Sequence[Processed] | BaseException | None:
         """Return the results in an answer, or the failure; None: the task could not run the request."""
         if "undone" in answer.head:
             log.info("topology %s: a job runs what a resident task could not: %s", self.topology, answer.head["undone"])
@@ -267,15 +275,11 @@ class ResidentTasks:
             return TaskFailed(TaskFailure.read(answer.head["failure"]))
         try:
             counts = {(txid, node): NodeCounts(by_name) for txid, node, by_name in answer.head["counts"]}
-            return self.results(members, request.frame.head["branch"], unpacked(answer.body), counts)
+            return results(unpacked(answer.body), counts)
         except BaseException as error:  # noqa: BLE001 - an output checks the rows
             return error
 
     # --- on the thread of the Spark job -------------------------------------------------------------------------------
-
-    @property
-    def _tag(self) -> str:
-        return f"trident:{self.topology}:{self.epoch}:resident"
 
     def _run_tasks(self) -> None:
         self._wanted.wait()
@@ -315,7 +319,7 @@ class ResidentTasks:
     def _run_job(self) -> bool:
         """Run the tasks to their end; return false if there is no slot for them."""
         address = (self.settings.host, self._server.port)
-        task = ResidentTask(address=address, secret=self._secret, epoch=self.epoch, branches=self._branches)
+        task = ResidentTask(address=address, secret=self._secret, branches=self._branches)
         with (
             slots_taken(self.session, self.settings.count) as count,
             jobs.grouped(self.session, resident_group(self.topology)),

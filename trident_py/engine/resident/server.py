@@ -64,14 +64,12 @@ class ResidentServer:
 
     Attributes:
         host: to listen at.
-        secret: of the leadership.
-        epoch: of the leadership.
+        secret: of this process and its tasks.
         name: of the thread.
     """
 
     host: str
     secret: bytes = field(repr=False)
-    epoch: int
     name: str
     handlers: Handlers
     _listening: socket.socket = field(init=False)
@@ -217,7 +215,7 @@ class ResidentServer:
                 self.handlers.received(peer.number, frame)
 
     def _greet(self, peer: _Peer, head: Any) -> None:
-        facts = (peer.nonce, head.get("nonce"), self.epoch, head.get("task"))
+        facts = (peer.nonce, head.get("nonce"), head.get("task"))
         shown = str(head.get("proof"))
         if not hmac.compare_digest(shown.encode(), proof(self.secret, "task", *facts).encode()):
             raise BadFrame("the secret was not shown")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -13,17 +14,24 @@ from pyspark.sql import SparkSession
 from coordinators.protocol.messages import Acked, Fingerprinted, Message
 from coordinators.protocol.protocol import StreamId
 from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.error_text import error_text
 from trident_py.engine.plane.emitted import fingerprints_of
 from trident_py.engine.plane.work import JobMember, Processed
 from trident_py.engine.ports.batch_engine import BatchWork
+from trident_py.planner.plan import Branch
 from trident_py.planner.sharing import SharedBranch, shared
 from trident_py.spark import jobs
 from trident_py.spark.counting import CountingJob, CountingJobs
-from trident_py.spark.frames import frame_of_rows
+from trident_py.spark.frames import frame_of_rows, withheld_row
 from trident_py.spark.rowwise import is_rowwise
 from trident_py.spark.session import beside
 from trident_py.worker.counters import NodeCounts
 from trident_py.worker.failures import task_failures_told
+
+log = logging.getLogger(__name__)
+
+WARM_UP_JOBS = 2
+"""How often a branch is run ahead of its first batch: the first time takes 450 ms, the second 100, later ones 90."""
 
 SMALL_JOBS = {
     "spark.sql.adaptive.enabled": "false",  # it turns every stage into a job, to measure the data: they are small
@@ -39,6 +47,29 @@ def small_session(session: SparkSession) -> Iterator[SparkSession]:
         for name, value in SMALL_JOBS.items():
             small.conf.set(name, value)
         yield small
+
+
+def shareable(session: SparkSession, branches: Sequence[Branch]) -> Mapping[int, SharedBranch]:
+    """Return those of ``branches`` that several small attempts can share, by number."""
+    alike = {number: shared(branch, partial(is_rowwise, session)) for number, branch in enumerate(branches)}
+    return {number: each for number, each in alike.items() if each}
+
+
+def warm_up(session: SparkSession, topology: str, branches: Collection[SharedBranch]) -> None:
+    """Run ``branches`` without rows, so that the JVM and Python workers have loaded what their jobs need.
+
+    The workers import the user's code, and no function sees a row. Nothing is written.
+    """
+    for branch in branches:
+        name = branch.branch.name
+        for _ in range(WARM_UP_JOBS):
+            try:
+                with jobs.described(session, f"{topology}: → {name}, ahead of its first batch"):
+                    branch.build(withheld_row(session, branch.source)).toArrow()
+            except Exception as error:  # noqa: BLE001 - the first batch will fail, too, and be judged
+                why = error_text(error)[:500]
+                log.warning("topology %s: %s can't be run ahead of its first batch: %s", topology, name, why)
+                break
 
 
 @define(kw_only=True, eq=False)
@@ -59,12 +90,6 @@ class SharedJobs:
 
     def __attrs_post_init__(self) -> None:
         self._counting = CountingJobs(self.session)
-
-    @classmethod
-    def of(cls, session: SparkSession, work: BatchWork) -> SharedJobs:
-        """Return the jobs for those branches that can be shared."""
-        alike = {number: shared(branch, partial(is_rowwise, session)) for number, branch in enumerate(work.branches)}
-        return cls(session=session, work=work, branches={number: each for number, each in alike.items() if each})
 
     def process(self, members: Sequence[JobMember], index: int) -> list[Processed]:
         """Run branch ``index`` of these attempts; return the result of each. Called on a job thread."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 
 import pyarrow as pa
 from attrs import define, frozen
@@ -19,10 +20,11 @@ from trident_py.engine.ports.requests import ByJob
 from trident_py.engine.resident.programs import shipped
 from trident_py.engine.resident.resident_tasks import ResidentTasks, resident_group
 from trident_py.engine.resident.settings import ResidentSettings
-from trident_py.engine.spark.shared_job import SharedJobs
+from trident_py.engine.spark.shared_job import SharedJobs, shareable, warm_up
 from trident_py.engine.spark.spark_job import CommitSession, MicroBatches, RequestJobs
 from trident_py.participants.context import CommitSpark
 from trident_py.planner.plan import Plan
+from trident_py.planner.sharing import SharedBranch
 from trident_py.spark.asking import Life, life_of
 from trident_py.spark.jobs import stages
 from trident_py.spark.session import watched
@@ -36,13 +38,32 @@ class SparkEngine(BatchEngine):
     Attributes:
         session: the topology's own.
         small: a second session, for small jobs.
+        branches: those whose small batches share jobs, by number.
         residents: the tasks that stay; None: small batches run as jobs.
     """
 
     plan: Plan
     session: SparkSession
     small: SparkSession
-    residents: ResidentSettings | None = None
+    branches: Mapping[int, SharedBranch]
+    residents: ResidentTasks | None = None
+
+    @classmethod
+    @contextmanager
+    def running(
+        cls, plan: Plan, session: SparkSession, small: SparkSession, settings: ResidentSettings | None
+    ) -> Iterator[SparkEngine]:
+        """Yield the engine, and have resident tasks by ``settings`` until the block ends."""
+        branches = shareable(small, plan.branches)
+        if settings is None:
+            yield cls(plan=plan, session=session, small=small, branches=branches)
+            return
+        topology = plan.graph.topology
+        tasks = ResidentTasks(
+            session=session, shipped=lambda: dict(shipped(branches)), settings=settings, topology=topology
+        )
+        with closing(tasks):
+            yield cls(plan=plan, session=session, small=small, branches=branches, residents=tasks)
 
     @property
     def parallelism(self) -> int:  # type: ignore[override]
@@ -50,25 +71,14 @@ class SparkEngine(BatchEngine):
         return int(self.session.conf.get("spark.sql.shuffle.partitions") or 1)
 
     def jobs(self, work: BatchWork) -> Jobs:
-        together = SharedJobs.of(self.small, work)
         return SparkJobs(
-            together=together,
+            together=SharedJobs(session=self.small, work=work, branches=self.branches),
             alone=MicroBatches(session=self.session, work=work),
-            resident=self._resident(together),
+            resident=self.residents,
         )
 
-    def _resident(self, shared: SharedJobs) -> ResidentTasks | None:
-        if self.residents is None:
-            return None
-        return ResidentTasks(
-            session=self.session,
-            rows_of=shared.rows_of,
-            results=shared.results,
-            shipped=lambda: dict(shipped(shared.branches)),
-            settings=self.residents,
-            topology=shared.work.names.topology,
-            epoch=shared.work.names.epoch,
-        )
+    def warm_up(self) -> None:
+        warm_up(self.small, self.plan.graph.topology, self.branches.values())
 
     @property
     def request_jobs(self) -> ByJob:
@@ -112,7 +122,12 @@ class SparkJobs(Jobs):
         return self.together.process(members, job.branch)
 
     def begin(self, job: Job, members: Sequence[JobMember], ended: Ended) -> bool:
-        return self.resident is not None and self.resident.begin(job, members, ended)
+        if self.resident is None:
+            return False
+        rows, results = self.together.rows_of, self.together.results
+        return self.resident.begin(
+            job, partial(rows, members, job.branch), partial(results, members, job.branch), ended
+        )
 
     def checkpoint(self, emit: Emit, batch: EmittedBatch, verify: bool) -> EmittedBatch:
         """Return a batch with the same rows, which are read once and stored in the executors as a DataFrame."""
@@ -134,4 +149,4 @@ class SparkJobs(Jobs):
 
     def close(self) -> None:
         if self.resident is not None:
-            self.resident.close()
+            self.resident.release()

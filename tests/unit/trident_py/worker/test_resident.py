@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from attrs import define
+from attrs import define, evolve
 
 from coordinators.protocol.messages import FailureKind
 from tests.unit.trident_py.resident import SECONDS, Driver, begun, joined
@@ -36,6 +38,7 @@ go_on = threading.Event()
 
 
 def slow(rows: Sequence[pa.RecordBatch]) -> pa.Table:
+    assert rows  # without them, it is only warmed up
     go_on.wait(SECONDS)
     return joined(rows)
 
@@ -107,6 +110,28 @@ def test_a_task_whose_connection_is_closed_connects_again(driver: Driver) -> Non
     assert driver.next() == ("left", link)
     assert driver.next() == ("joined", link + 1, 0)
     assert driver.asked(link + 1, 0, 1).head["counts"] == []
+
+
+def test_a_task_ends_when_nobody_at_the_address_knows_the_secret(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as after another program has got the port of a driver that is gone; it accepts, and says nothing."""
+    monkeypatch.setattr("trident_py.worker.resident.ALONE_SECONDS_MAX", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        thread = begun(evolve(driver.task({}), address=stranger.getsockname()))
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+def test_a_branch_has_run_without_rows_before_the_task_connects(driver: Driver, tmp_path: Path) -> None:
+    def marked(rows: Sequence[pa.RecordBatch]) -> pa.Table:
+        assert [*rows] == []
+        (tmp_path / "ran").touch()
+        return pa.table({})
+
+    begun(driver.task({0: marked}))
+    assert driver.next()[0] == "joined"
+    assert (tmp_path / "ran").exists()
 
 
 def test_a_task_ends_when_the_driver_is_gone(driver: Driver) -> None:

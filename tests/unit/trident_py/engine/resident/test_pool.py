@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
+from typing import TypeAlias
 
 import pytest
 from attrs import define, field
@@ -19,6 +20,9 @@ TASKS = {1: 0, 2: 0, 3: 1}
 KEYS = ("A", "B", "C")
 DEADLINE = 1.0
 
+Asked: TypeAlias = tuple[str, int]
+"""The key of a request, and the leadership that has made it."""
+
 
 class WrongError(AssertionError):
     """The pool has broken a rule."""
@@ -29,8 +33,8 @@ class Link:
     """A connection as it is in truth: its task has requests, and may answer each of them, even twice."""
 
     is_open: bool = True
-    unanswered: list[tuple[int, str]] = field(factory=list)  # number and key
-    answered: list[tuple[int, str]] = field(factory=list)
+    unanswered: list[tuple[int, Asked]] = field(factory=list)  # with the number of each
+    answered: list[tuple[int, Asked]] = field(factory=list)
 
 
 @define
@@ -43,6 +47,7 @@ class World:
     ended: list[str] = field(factory=list)
     cancelled: list[str] = field(factory=list)
     is_late: bool = False
+    leadership: int = 0
     slow: list[str] = field(factory=list)  # what a task had when the deadline came
 
     def events(self) -> Iterator[Callable[[World], list[Action]]]:
@@ -53,6 +58,8 @@ class World:
         yield from (partial(World.cancel, key=key) for key in under_way)
         if not self.is_late:
             yield World.pass_time
+        if not self.leadership:
+            yield World.lead_again
         for number, link in self.links.items():
             yield from (partial(World.answer, link=number, at=at) for at in range(len(link.unanswered)))
             if link.answered:
@@ -64,23 +71,31 @@ class World:
         self.links[link] = Link()
         return self.pool.join(link, TASKS[link])
 
+    def lead_again(self) -> list[Action]:
+        """The leadership ends, and the next one of this process asks for the same again."""
+        actions = self.pool.release()
+        self.carry_out(actions)
+        ensure(set(self.ended) == set(self.begun), "a request outlives its leadership")
+        self.leadership, self.begun, self.ended, self.cancelled = 1, [], [], []
+        return []
+
     def begin(self, key: str) -> list[Action]:
         self.begun.append(key)
         until = DEADLINE + 1 if self.is_late else DEADLINE
-        return self.pool.add(Request(key=key, until=until, frame=Frame({})))
+        return self.pool.add(Request(key=key, until=until, frame=Frame({"leadership": self.leadership})))
 
     def cancel(self, key: str) -> list[Action]:
         self.cancelled.append(key)
         return self.pool.cancel(key)
 
     def answer(self, link: int, at: int) -> list[Action]:
-        number, key = self.links[link].unanswered.pop(at)
-        self.links[link].answered.append((number, key))
-        return self.pool.answer(link, number, Frame({"key": key}))
+        number, asked = self.links[link].unanswered.pop(at)
+        self.links[link].answered.append((number, asked))
+        return self.pool.answer(link, number, Frame({"asked": asked}))
 
     def answer_again(self, link: int) -> list[Action]:
-        number, key = self.links[link].answered.pop()
-        return self.pool.answer(link, number, Frame({"key": key}))
+        number, asked = self.links[link].answered.pop()
+        return self.pool.answer(link, number, Frame({"asked": asked}))
 
     def die(self, link: int) -> list[Action]:
         self.links[link] = Link(is_open=False)
@@ -88,7 +103,7 @@ class World:
 
     def pass_time(self) -> list[Action]:
         self.is_late = True
-        self.slow = [key for link in self.links.values() if link.is_open for _, key in link.unanswered]
+        self.slow = [key for link in self.links.values() if link.is_open for _, (key, _) in link.unanswered]
         return self.pool.expire(DEADLINE)
 
     def carry_out(self, actions: list[Action]) -> None:
@@ -96,11 +111,12 @@ class World:
         for action in actions:
             match action:
                 case Send(link, number, request):
-                    self.send(link, number, str(request.key))
+                    self.send(link, number, request)
                 case Close(link):
                     self.links[link].is_open = False
                 case Take(request, answer):
-                    ensure(answer.head["key"] == request.key, f"{request.key} got the answer to {answer.head['key']}")
+                    asked = (request.key, request.frame.head["leadership"])
+                    ensure(answer.head["asked"] == asked, f"{asked} got the answer to {answer.head['asked']}")
                     self.end(str(request.key))
                 case GiveBack(request, is_late):
                     ensure(is_late == (request.key in self.slow), f"{request.key} was slow: {not is_late}")
@@ -109,12 +125,13 @@ class World:
         busy = {link for link, each in self.links.items() if each.is_open and each.unanswered}
         ensure(len(busy) == len(set(self.begun) - set(self.ended)) or not self.free(), "a task is free, and one waits")
 
-    def send(self, link: int, number: int, key: str) -> None:
+    def send(self, link: int, number: int, request: Request) -> None:
+        key = str(request.key)
         ensure(self.links[link].is_open, f"{key} goes over a connection that is closed")
         ensure(not self.links[link].unanswered, f"{key} goes to a task that has a request")
         first = next(each for each in self.links if TASKS[each] == TASKS[link] and self.links[each].is_open)
         ensure(link == first, f"{key} goes to a spare")
-        self.links[link].unanswered.append((number, key))
+        self.links[link].unanswered.append((number, (key, request.frame.head["leadership"])))
 
     def end(self, key: str) -> None:
         ensure(key not in self.ended, f"{key} ends twice")
@@ -197,6 +214,24 @@ class SendsToABusyTask(ResidentPool):
         return [each for each in actions if not isinstance(each, Close)]
 
 
+class CountsFromOneInEachLeadership(ResidentPool):
+    def release(self) -> list[Action]:
+        requests = [*self._waiting, *(awaited.request for awaited in self._awaited.values())]
+        self._waiting.clear()
+        self._awaited.clear()
+        self._last = 0
+        return [GiveBack(request) for request in requests]
+
+
+class KeepsWhatWaitsForTheNextLeadership(ResidentPool):
+    def release(self) -> list[Action]:
+        waiting = [*self._waiting]
+        self._waiting.clear()
+        actions = super().release()
+        self._waiting.extend(waiting)
+        return actions
+
+
 class BlamesWhatOnlyWaited(ResidentPool):
     def expire(self, now: float) -> list[Action]:
         actions = super().expire(now)
@@ -211,6 +246,8 @@ class BlamesWhatOnlyWaited(ResidentPool):
         LosesWhatALostTaskHad,
         UsesSpares,
         SendsToABusyTask,
+        CountsFromOneInEachLeadership,
+        KeepsWhatWaitsForTheNextLeadership,
         BlamesWhatOnlyWaited,
     ],
 )
