@@ -191,6 +191,7 @@ class Publisher:
         self._publish(now, wall, is_stopping=is_stopping)  # first: the receiver of an event finds it in the status
         self._tell_wished(wall)
         self._tell_parked(wall)
+        self._tell_of_residents(now, wall)
 
     def _tell_wished(self, wall: float) -> None:
         wished, self._wished = self._wished, []
@@ -299,7 +300,6 @@ class Publisher:
     def _publish(self, now: float, wall: float, *, is_stopping: bool) -> None:
         machine, failures, times = self._admission.machine, self._admission.failures, self._admission.times
         current_txid = machine.current_txid
-        self._tell_of_residents(now, wall)
         self.status = evolve(
             self.status,
             at=wall,
@@ -328,7 +328,7 @@ class Publisher:
         )
 
     def _tell_of_residents(self, now: float, wall: float) -> None:
-        numbers = self.resident_tasks()
+        numbers = self.status.resident_tasks
         if numbers != self._resident_numbers and now >= self._residents_due:
             self._resident_numbers, self._residents_due = numbers, now + RESIDENTS_SECONDS
             self.tell(ResidentTasksEvent(topology=self.status.topology, at=wall, numbers=numbers))

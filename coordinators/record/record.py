@@ -375,16 +375,15 @@ def _metadata(record: CoordinatorRecord, kept: Mapping[int, _Piece]) -> dict[int
     inline_max = _inline_max(sum(map(len, record.metadata.values())))
 
     def piece(number: int, definitions: Mapping[str, Json]) -> _Piece:
-        texts = {spout: canonical_json(definitions[spout]) for spout in sorted(definitions)}
-        inline = {spout: text for spout, text in texts.items() if _size(text) <= inline_max}
-        blobs: dict[str, str] = {}
-        entries = [
-            f'{canonical_json(spout)}:{{"value":{text}}}'
-            if spout in inline
-            else f"{canonical_json(spout)}:{canonical_json(_blob(f'metadata.{spout}.{number}', text, blobs))}"
-            for spout, text in texts.items()
-        ]
-        return _Piece(definitions, f'"{number}":{_object(entries)}', blobs, max(map(_size, inline.values()), default=0))
+        entries, blobs, longest = list[str](), dict[str, str](), 0
+        for spout in sorted(definitions):
+            text = canonical_json(definitions[spout])
+            if (size := _size(text)) <= inline_max:
+                longest, entry = max(longest, size), f'{{"value":{text}}}'
+            else:
+                entry = canonical_json(_blob(f"metadata.{spout}.{number}", text, blobs))
+            entries.append(f"{canonical_json(spout)}:{entry}")
+        return _Piece(definitions, f'"{number}":{_object(entries)}', blobs, longest)
 
     return _pieces(record.metadata, kept, inline_max, piece)
 
@@ -422,9 +421,8 @@ def _cursors(spout: str, positions: Cursors, blobs: dict[str, str]) -> Json:
 def _declared(record: CoordinatorRecord, blobs: dict[str, str]) -> Json:
     if record.declared is None:
         return None
-    return _blob(
-        "declared", canonical_json(dict(record.declared)), blobs
-    )  # not in the head, which every write replaces
+    # Not in the head, which every write replaces.
+    return _blob("declared", canonical_json(dict(record.declared)), blobs)
 
 
 def _inline_max(definitions: int) -> int:

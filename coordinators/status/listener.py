@@ -264,7 +264,7 @@ class ResidentTasksEvent(TopologyEvent):
     """The numbers of resident tasks have changed.
 
     Attributes:
-        numbers: those of `TopologyStatus.resident_tasks`; the requests are counted from the start of this leadership.
+        numbers: those of `TopologyStatus.resident_tasks`; the requests are counted from the start in this process.
     """
 
     method: ClassVar[str] = "on_resident_tasks"

@@ -68,7 +68,7 @@ class SparkCluster:
         return self.remote is None and self.master.partition("[")[0] == "local"
 
     def with_slots(self, residents: int | None) -> SparkCluster:
-        """Return this machine with slots for ``residents`` in addition to those of the processors.
+        """Return this machine with a slot for each processor, and more slots for ``residents``.
 
         None means one for each two processors. Another cluster, or chosen slots, stay the same.
         """

@@ -245,7 +245,7 @@ def _build(name: str, cluster: SparkCluster) -> SparkSession:
 
 
 def extra_slots(session: SparkSession) -> int:
-    """Return how many slots a session has in addition to those of the processors, for tasks that stay."""
+    """Return the number of slots that a session has for tasks that stay, in addition to one for each processor."""
     return int(session.conf.get(EXTRA_SLOTS, "0") or 0)
 
 

@@ -232,7 +232,7 @@ class Measured:
     """The measurements of the events of one start of a topology."""
 
     _active: set[int] = field(factory=set, init=False)
-    _residents: Mapping[str, int] = field(factory=dict, init=False)  # the last numbers of this leadership
+    _residents: Mapping[str, int] = field(factory=dict, init=False)  # the numbers of the last event
 
     def begin(self) -> Iterator[Measurement]:
         """Return the measurements before the first event: this process doesn't lead, and nothing runs."""

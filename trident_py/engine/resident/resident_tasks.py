@@ -281,8 +281,11 @@ class ResidentTasks:
 
     # --- on the thread of the Spark job -------------------------------------------------------------------------------
 
-    def _run_tasks(self) -> None:
+    def _are_needed(self) -> bool:
+        """Wait until tasks are wanted; return false if none are, or no branch can run in one."""
         self._wanted.wait()
+        if self._closing.is_set():
+            return False
         self._branches = self.shipped()
         if not self._branches:
             log.log(
@@ -290,6 +293,10 @@ class ResidentTasks:
                 "topology %s: no branch can run in a resident task; explain() says why",
                 self.topology,
             )
+        return bool(self._branches)
+
+    def _run_tasks(self) -> None:
+        if not self._are_needed():
             return
         pause = AGAIN_SECONDS
         while self._wanted.wait() and not self._closing.is_set():

@@ -50,7 +50,7 @@ def small_session(session: SparkSession) -> Iterator[SparkSession]:
 
 
 def shareable(session: SparkSession, branches: Sequence[Branch]) -> Mapping[int, SharedBranch]:
-    """Return those of ``branches`` that several small attempts can share, by number."""
+    """Return the branches in which several small attempts can run together, by number."""
     alike = {number: shared(branch, partial(is_rowwise, session)) for number, branch in enumerate(branches)}
     return {number: each for number, each in alike.items() if each}
 

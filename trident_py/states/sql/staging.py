@@ -97,7 +97,6 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
 
     def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[Any]) -> None:
         """Combine the staged rows of the reported tasks into the table, if all rows are there."""
-        self._write_merged()
         connection, tx = self._in_transaction()
         reported = {task: rows for task, rows in reports if rows}
         if not reported:

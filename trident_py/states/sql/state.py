@@ -135,7 +135,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
 
     def begin_member(self, tx: SinkTransaction) -> None:
         """Write with the txid of ``tx`` from now on."""
-        connection, before = self._in_transaction()
+        connection, before = self._opened()
         if tx.txid != before.txid:
             self._changed = ()  # that was of the first one
         with self.explained(tx):
@@ -146,7 +146,6 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
 
     def commit_group(self) -> None:
         """Commit changes and token together; they are durable when this returns."""
-        self._write_merged()
         connection, tx = self._in_transaction()
         with self.explained(tx):
             self._finish(connection)
@@ -233,8 +232,8 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return self.multi_get(keys) if returns else ()
 
     def _merge(self, keys: Sequence[Key], values: Sequence[Any], merge: str) -> None:
-        """Combine the values with those of the group's members before, to be written later."""
-        _, tx = self._in_transaction()
+        """Combine the values of another member of the group; all of them are written later."""
+        _, tx = self._opened()
         if self._merged is None or self._merged.merge != merge:
             self._write_merged()
             self._merged = MergedChanges(self._table.value, merge)
@@ -250,7 +249,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         merged, self._merged = self._merged, None
         if merged is None:
             return
-        connection, tx = self._in_transaction()
+        connection, tx = self._opened()
         try:
             with self.explained(tx):
                 for rows in merged.written():
@@ -270,7 +269,6 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return found
 
     def _update(self, texts: list[str], keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
-        self._write_merged()
         connection, tx = self._in_transaction()
         values: list[Any] = []
         for start in range(0, len(texts), CHUNK_ROWS):
@@ -286,7 +284,6 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         return [None if value is REMOVE else value for value in values]
 
     def _write(self, texts: list[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None) -> None:
-        self._write_merged()
         connection, tx = self._in_transaction()
         if REMOVE in values:
             texts, keys, values = self._without_removed(texts, keys, values)
@@ -316,6 +313,11 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
         super().close()
 
     def _in_transaction(self) -> tuple[Connection, SinkTransaction]:
+        """Return the open transaction, after the values that members have merged are written."""
+        self._write_merged()
+        return self._opened()
+
+    def _opened(self) -> tuple[Connection, SinkTransaction]:
         if self._open is None:
             raise StateError(f"{self._name} changes only between begin_group and commit_group")
         return self._open[0], self._open[1]
