@@ -56,7 +56,7 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
         lines = text(stage.scratch("sentences"), sizes.small_batches, sizes.small_sentences, sizes.warm_up)
         competitors: dict[str, Callable[[], float]] = {BARE: course.bare}
         for number in sizes.small_pending:
-            competitors[with_pending(number)] = partial(course.trident, number)
+            competitors[with_pending(number)] = partial(course.trident, number, resident_tasks=0)
             competitors[resident(number)] = partial(course.trident, number, resident_tasks=1)
         competitors[STREAMING] = Course(stage, spark, PythonWords(lines)).streaming
         results = race(competitors, sizes.rounds, BARE)

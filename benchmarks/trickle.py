@@ -117,7 +117,7 @@ class TrickleCourse:
         """Each in turns, after one turn of each that doesn't count."""
         competitors: dict[str, Callable[[], list[float]]] = {
             BY_HAND: by_hand,
-            OURS: trident,
+            OURS: partial(trident, resident_tasks=0),
             TASK: partial(trident, resident_tasks=1),
             ONE: partial(trident, resident_tasks=1, max_spout_pending=1),
             MANY: partial(trident, resident_tasks=1, max_spout_pending=64),

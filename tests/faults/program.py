@@ -148,7 +148,7 @@ class Program:
         beside: list[str],
         asks: bool,
         orders: dict[str, Any],
-        resident: int = 0,
+        resident: int | str = "auto",
     ) -> threading.Thread:
         """Have a thread stand by to count the words of all files of ``input``, and say how that ended.
 

@@ -220,8 +220,8 @@ class TridentConfig:
         parked_dir: the directory for rows of parked transactions whose spouts can't emit them again; it must be one
             that all machines share on which the topology may run. None: ``state_dir``.
         resident_tasks: how many Spark tasks stay while the topology runs. A small batch goes to one of them instead of
-            a Spark job, and takes a few milliseconds. Each task keeps a slot, also on a standby. ``"auto"``: up to half
-            of the slots, while small batches come; 0: none (docs/how-to/milliseconds.md).
+            a Spark job, and takes a few milliseconds. ``"auto"``: up to half of the slots, while small batches come; a
+            number: so many, also on a standby, and each keeps a slot; 0: none (docs/how-to/milliseconds.md).
         driver_host: the address of this machine that executors reach, for resident tasks. None: that of the Spark
             session.
         accept: the intended changes of the topology: strings that a start prints when it refuses the changes. Each
@@ -256,7 +256,7 @@ class TridentConfig:
     on_bad_row: str = field(default="fail", validator=_one_of("fail", "quarantine"))
     bad_rows_max: float = field(default=1000, validator=_bad_rows)
     parked_dir: Path | None = field(default=None, converter=optional(Path))
-    resident_tasks: int | str = field(default=0, validator=_tasks)
+    resident_tasks: int | str = field(default="auto", validator=_tasks)
     driver_host: str | None = None
     accept: tuple[str, ...] = field(default=(), converter=_texts, validator=_changes)
     zookeeper: str | None = field(default=None, validator=_connection_string)
