@@ -25,6 +25,9 @@ LATE = {"commit lost": 1, "commit lands late": 1}
 THREE: dict[str, Any] = {"shares": True, "rows": 3, "max_spout_pending": 3}
 """Two transactions meet in a job, and in a commit, while a third one is on its way."""
 
+REFUSED: dict[str, Any] = {**THREE, "poison": 3, "attempts": 1, "refuses": True, "processes": 1}
+"""A store refuses the second of two that commit together."""
+
 TWO: dict[str, Any] = {"shares": True, "rows": 2, "max_spout_pending": 2}
 """Two transactions meet."""
 
@@ -112,6 +115,7 @@ SCOPES = {
         Scope("windows, shared, learned: a kill", {"kill": 1}, windows=True, learns=True, shares=True),
         Scope("windows: a source that is away, and a silence", {"timeout": 1, **AWAY}, windows=True, rows=1),
         Scope("shared: rows that fail every job", {"timeout": 1}, poison=2, processes=1, **THREE),
+        Scope("shared: rows that a store refuses, and a silence", {"timeout": 1}, **REFUSED),
         Scope(
             "two stores, a reader and a kill",
             {"ask": 1, "kill": 1},
@@ -264,6 +268,7 @@ GATE = {
     "known members": "shared: two stores, a source more, and a kill",
     "known groups": "shared, in steps: a fast commit, and a crash",
     "named failures": "shared: rows that fail every job",
+    "the one that failed": "shared: rows that a store refuses, and a silence",
     "given back": "tasks that stay: one is lost, and a silence",
     "answers by number": "tasks that stay: a late answer, and twice",
     "late answers dropped": "tasks that stay: a late answer, and twice",

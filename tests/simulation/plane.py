@@ -41,7 +41,7 @@ from tests.simulation.plane_mutants import plane_of
 from tests.simulation.residents import Residents
 from tests.simulation.rules import Violation
 from tests.simulation.sources import Source
-from tests.simulation.stores import Entry, Given, Group, Rows
+from tests.simulation.stores import Entry, Given, Group, Rows, RowsRefusedError
 from trident_py.engine.plane.commit_lane import partial_commit_txid
 from trident_py.engine.plane.instructions import (
     Abort,
@@ -481,7 +481,7 @@ class Plane:
         number = executor.batch.number if world.parks_poison and executor else attempt.txid
         is_part = attempt.is_trial or (executor is not None and bool(executor.batch.stored))
         is_bad = not is_part or any(position % 2 == 0 for _, position in rows or ())
-        return number == world.poison and not world.is_mended and is_bad
+        return number == world.poison and not (world.refuses or world.is_mended) and is_bad
 
     def _fail_job(self, job: Job, members: Sequence[JobMember]) -> None:
         """Nobody knows whose rows it was, or somebody does, or says so; or an executor was lost, nobody's fault."""
@@ -601,7 +601,8 @@ class Plane:
             self.report(StepCommitted())
         else:
             kind = FailureKind.FATAL if isinstance(error, TridentError) else FailureKind.INTERRUPTED
-            self.report(StepFailed(Diagnosis(error, kind)))
+            refused = error.args[0] if isinstance(error, RowsRefusedError) else None
+            self.report(StepFailed(Diagnosis(error, FailureKind.USER_CODE if refused else kind, refused)))
 
     def on_abort(self, abort: Abort) -> None:
         """A store gives up what an attempt has staged."""

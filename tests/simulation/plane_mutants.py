@@ -40,6 +40,15 @@ class KnowingStepsOnly(CommitLane):
         return evolve(super()._step(group, output), group_first=group.members[0].executor.attempt.txid)
 
 
+class BlamingTheFirst(CommitLane):
+    """Counts a failed commit of a group as a failure of its first transaction."""
+
+    __slots__ = ()
+
+    def step_failed(self, why: Diagnosis) -> Iterator[Instruction]:
+        yield from super().step_failed(evolve(why, txid=None))
+
+
 class ReadingAnyTime(CommitLane):
     """Lets states be read whole while some have a transaction that others don't have yet."""
 
@@ -150,6 +159,8 @@ def plane_of(shape: TopologyShape, rules: Rules) -> DataPlane:
     plane = DataPlane(shape=shape)
     if not rules.has("runs in order"):
         plane._lane.__class__ = CommittingBackwards
+    if not rules.has("the one that failed"):
+        plane._lane.__class__ = BlamingTheFirst
     if not rules.has("known groups"):
         plane._lane.__class__ = KnowingStepsOnly
     if not rules.has("reads between commits"):

@@ -47,6 +47,7 @@ RULES = {
     "known members": "a store knows the members of its last group, and skips one that is replayed",
     "kept times": "a transaction keeps its time over replays and takeovers, and no later one has an earlier time",
     "named failures": "if a shared job fails and names a transaction that is not in it, the job is bisected",
+    "the one that failed": "if a commit of several transactions fails by one of them, this one counts as failed",
     "given back": "if a resident task is lost or late, its request runs as a job",
     "answers by number": "only the answer to the request that is awaited counts",
     "late answers dropped": "the answer to a request that was given back is dropped",

@@ -31,7 +31,9 @@ class Scope:
         adds: whether the second life is of a version with a source more.
         leaves: the store that is left out by a version, and comes back with the next one; none: "".
         corrects: whether data of a batch that failed may be corrected before the next takeover.
-        poison: the transaction that always fails, and is given up when it has twice; 0: none.
+        poison: the transaction that always fails; 0: none.
+        attempts: how often it fails until it is given up.
+        refuses: whether a store fails it, when it commits; otherwise its job does.
         parks: whether it is parked instead, and fails until it is mended.
         splits: whether a record takes several writes.
         lags: whether a server may be behind.
@@ -65,6 +67,8 @@ class Scope:
     leaves: str = ""
     corrects: bool = False
     poison: int = 0
+    attempts: int = 2
+    refuses: bool = False
     parks: bool = False
     windows: bool = False
     sources: tuple[str, ...] = ("spout",)

@@ -27,6 +27,11 @@ Group: TypeAlias = tuple[SinkTransaction, ...]
 Given: TypeAlias = tuple[Rows, ...]
 """Rows for each transaction of a group."""
 
+
+class RowsRefusedError(Exception):
+    """A store refuses a transaction of a group; its number is the argument."""
+
+
 Sent: TypeAlias = Given | None
 """Those of a commit; None: they are in the store."""
 

@@ -21,7 +21,7 @@ from tests.simulation.plane import COMMIT_SECONDS, LATE_SECONDS
 from tests.simulation.process import Killed, Process
 from tests.simulation.rules import Rules
 from tests.simulation.sources import Source
-from tests.simulation.stores import Given, Group, ParkedRows, Rows, Sent, Store, StoreKind
+from tests.simulation.stores import Given, Group, ParkedRows, Rows, RowsRefusedError, Sent, Store, StoreKind
 from tests.simulation.windows import Windows
 from tests.simulation.wishes import PARENT, pending, wish_of
 from tests.simulation.zookeeper import SESSION_SECONDS, Node, Server
@@ -54,6 +54,7 @@ class World:
         added: a source that the next version of the topology has, too: from the next takeover on that can be one of it.
         attempts: so often a batch may fail by its own code.
         poison: the transaction that always does; 0: none.
+        refuses: whether it is a store that fails it, when it commits; otherwise its job does.
         corrects: whether data of a batch that failed may be corrected before a takeover.
         window: the windows of every store; None: there are none.
         leaves: a store that every second version leaves out; none: "".
@@ -78,6 +79,7 @@ class World:
     backoff: float = 0.05
     attempts: int = 1000
     poison: int = 0
+    refuses: bool = False
     corrects: bool = False
     pins: bool = False
     shares: bool = False
@@ -470,13 +472,14 @@ class World:
         group = next(iter(groups.values()))
         error: BaseException | None = None
         try:
+            self._refuse_poison(group)
             for name, rows in sent.items():
                 self._check_kept(name, sender)
                 values = self.stores[name].apply(groups[name], rows)
                 for fed in (store for store in self.stores.values() if store.fed_by == name):
                     fed.apply(groups[name], values)
             self.say(f"the database has {group[-1].token}")
-        except (TridentError, StoreBusyException) as refused:
+        except (TridentError, StoreBusyException, RowsRefusedError) as refused:
             error = refused
             self.say(f"the database refuses {group[0].token}: {error}")
             self.stores = before
@@ -506,15 +509,21 @@ class World:
         values: Given = ()
         try:
             self._check_kept(name, sender)
+            self._refuse_poison(group)
             values = (store.land if store.locks else store.apply)(group, rows)
             self.say(f"{name} has {group[-1].token}")
-        except (TridentError, StoreBusyException) as refused:
+        except (TridentError, StoreBusyException, RowsRefusedError) as refused:
             error = refused
         store.check(self.parked)
         self.oracle.effect_landed()
         if self.chance.happens("store restarts"):
             store.restart()
         self._answer(name, group, sender, values, error)
+
+    def _refuse_poison(self, group: Group) -> None:
+        poisoned = [tx.txid for tx in group if tx.txid == self.poison and tx.parks is None]
+        if self.refuses and poisoned:
+            raise RowsRefusedError(*poisoned)
 
     def _check_kept(self, name: str, sender: tuple[int, int] | None) -> None:
         number = sender[0] if sender else 0

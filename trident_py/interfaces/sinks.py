@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from attrs import field, frozen
@@ -129,6 +130,10 @@ class TransactionalSink(Identified, ABC, Generic[R]):
     """Whether it stores the commit token with the rows. Without it, the sink can detect neither a repeated transaction
     nor an older leader: its rows count at least once, and ``recover`` returns None."""
 
+    takes_groups: ClassVar[bool] = False
+    """Whether `commit_group` commits several transactions in one atomic step. Then small transactions that are ready at
+    the same time commit together."""
+
     def check_fields(self, fields: StructType) -> None:
         """Check the fields of the rows at declaration, or at the start if only Spark knows them.
 
@@ -175,6 +180,19 @@ class TransactionalSink(Identified, ABC, Generic[R]):
                 does.
             StoreBusyException: the store is unavailable or locked just now; this doesn't count among the five.
         """
+
+    def commit_group(self, group: Sequence[tuple[SinkTransaction, R]]) -> None:
+        """Commit these transactions, in this order, in one atomic step with the last one's token.
+
+        Called only for several transactions, and only if the sink `takes_groups`. Each that is committed already is
+        skipped.
+
+        Raises:
+            FailedException: some rows are refused, and nothing of the group is committed. Then each transaction comes
+                alone, so that the refused one is known.
+            FencedError, StoreBusyException: as for ``commit``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} takes groups, and has no commit_group")
 
     @abstractmethod
     def abort(self, tx: SinkTransaction, receipt: R | None) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import CommitToken
 from coordinators.values.error_text import error_text, quoted
-from trident_py.errors import SinkError, TridentError
+from trident_py.errors import FailedException, SinkError, TridentError
 from trident_py.interfaces.sinks import RowsSink, SinkTransaction, TransactionalSink
 from trident_py.participants.capabilities import COMMITTING, Capabilities
 from trident_py.rows.schema import arrow_schema
@@ -256,6 +256,7 @@ class SinkParticipant(Participant):
             remembers=keeps_token,
             rolls_back=False,
             is_fenced=keeps_token,
+            takes_groups=self.sink.takes_groups,
             takes_groups_shared=True,
             reads_all=False,
         )
@@ -292,9 +293,23 @@ class SinkParticipant(Participant):
         return self.sink.receipt_rows(receipt)
 
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
+        if len(group) > 1 and self.sink.takes_groups:
+            try:
+                self._commit_together(group)
+            except FailedException as error:
+                log.debug("sink %s refuses a group, which commits one by one", self.name, exc_info=quoted(error))
+            else:
+                return
         for tx, receipt in group:
             working_for(tx.attempt)
             self._commit(tx, receipt)
+
+    def _commit_together(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
+        last = group[-1][0]
+        self._tried = max(last.txid, self._tried)
+        self.sink.commit_group(group)
+        if self._last is None or self._last < last.token:
+            self._last = last.token
 
     def _commit(self, tx: SinkTransaction, receipt: Any) -> None:
         self._tried = max(tx.txid, self._tried)
@@ -359,17 +374,20 @@ class SharedTransactions:
     _later: list[Callable[[], None]] | None = field(default=None, init=False)  # None: no transaction is open
 
     def join(self, participants: Sequence[Participant]) -> None:
-        """Find the databases that several outputs share.
+        """Find the databases that several outputs share, or that a sink has for itself.
 
+        A table's sink commits one transaction after the other; in a shared transaction it commits a group at once.
         ``participants`` are the outputs by branch. All of them, and their downstream outputs, have been recovered.
         """
         members: dict[object, list[tuple[Participant, FencedTable]]] = {}
+        sinks = {id(each) for each in participants if isinstance(each, SinkParticipant)}
         for each in everything(participants):
             each.shared = None
             if (table := each.table) is not None:
                 members.setdefault(table.identity, []).append((each, table))
         for found in members.values():
-            shared = SharedTransaction([table for _, table in found]) if len(found) > 1 else None
+            is_shared = len(found) > 1 or id(found[0][0]) in sinks
+            shared = SharedTransaction([table for _, table in found]) if is_shared else None
             if shared is not None:
                 shared.join()
             for participant, _ in found:

@@ -48,7 +48,7 @@ from trident_py.states.shards import shards_of, spread
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.staging import reported_rows
 from trident_py.states.unfenced import check_values, group_state
-from trident_py.worker.counters import working_for
+from trident_py.worker.counters import working_for, working_for_all
 
 log = logging.getLogger(__name__)
 
@@ -163,6 +163,7 @@ class StateParticipant(Participant):
                 self._commits.begin_member(tx)
                 changes[tx] = self._with_rolled_back(self._prepared_change(tx, receipts[tx]))
             if changes:
+                working_for_all(tuple(changes))
                 self._ensure_wanted()
                 self._commits.commit_group()
         if self.downstream is not None:

@@ -8,10 +8,10 @@ rows in several jobs, or twice in one, it counts once.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 import pyarrow as pa
 from attrs import define, field, frozen
@@ -136,6 +136,12 @@ def working_for(attempt: TransactionAttempt) -> None:
     """Attribute later counts and log records of this context to ``attempt``."""
     counting_for(attempt.txid)
     log_about(attempt=attempt)
+
+
+def working_for_all(group: Sequence[Any]) -> None:
+    """Attribute later counts to no transaction if ``group`` has several: they are committed together now."""
+    if len(group) > 1:
+        counting_for(None)
 
 
 def counting_at(node: str) -> None:

@@ -86,10 +86,14 @@ class Leader:
 
     def commit(self, txid: int, attempt: int = 0, between: Callable[[], object] = lambda: None) -> None:
         """Commit a transaction; ``between`` is called when half of its rows are under way."""
+        self.transactions.commit([self.member(txid, attempt, between)])
+
+    def member(
+        self, txid: int, attempt: int = 0, between: Callable[[], object] = lambda: None
+    ) -> tuple[SinkTransaction, StagedRows]:
+        """A transaction of a group, and its rows."""
         key = TransactionKey(self.uuid, self.incarnation, txid)
-        self.transactions.commit(
-            SinkTransaction(key, TransactionAttempt(txid, attempt), self.epoch), Halves(txid, between)
-        )
+        return SinkTransaction(key, TransactionAttempt(txid, attempt), self.epoch), Halves(txid, between)
 
 
 class Halves(StagedRows):
@@ -216,6 +220,20 @@ def test_what_was_committed_before_a_leader_was_killed_comes_once(topic: Topic) 
     leader.commit(1, attempt=1)
     leader.commit(2)
     assert topic.whole(1, 2)
+
+
+def test_a_group_is_one_transaction_and_what_comes_again_of_it_is_skipped(topic: Topic) -> None:
+    leader, seen = topic.lead(), list[dict[int, int]]()
+    leader.commit(1)
+    second = leader.member(2, between=lambda: seen.append(topic.counts))
+    third = leader.member(3, between=lambda: seen.append(topic.counts))
+    leader.transactions.commit([second, third])
+    assert seen == [{1: ROWS}, {1: ROWS}]
+    assert topic.whole(1, 2, 3)
+    leader = topic.lead(epoch=2)
+    assert leader.last == CommitToken(3, 1, 0)
+    leader.transactions.commit([leader.member(txid, attempt=1) for txid in (2, 3, 4)])
+    assert topic.whole(1, 2, 3, 4)
 
 
 # --- leaders that are none any more -----------------------------------------------------------------------------------
@@ -424,10 +442,9 @@ def test_records_that_kafka_refuses_are_a_failure_of_their_batch_and_the_next_on
         leader.recover()
     key = TransactionKey(topic.uuid, 1, 1)
     for attempt in range(2):
+        tx = SinkTransaction(key, TransactionAttempt(1, attempt), 1)
         with pytest.raises(FailedException, match=words) as caught:
-            leader.transactions.commit(
-                SinkTransaction(key, TransactionAttempt(1, attempt), 1), StagedRows.of(pa.table(columns))
-            )
+            leader.transactions.commit([(tx, StagedRows.of(pa.table(columns)))])
         assert not isinstance(caught.value, StoreBusyException)
         assert "nothing of the batch is committed" in str(caught.value)
     leader.commit(1, attempt=2)

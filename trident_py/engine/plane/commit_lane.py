@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 from coordinators.protocol.messages import Acked, Diagnosis, Failed
 from coordinators.protocol.protocol import StreamId
 from coordinators.record.record import CoordinatorRecord
+from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.errors import our_bug
 from trident_py.engine.plane.bolt_executor import TridentBoltExecutor
 from trident_py.engine.plane.instructions import (
@@ -123,6 +124,11 @@ class CommitGroup:
         self.members, self.output = small or self.waiting[:1], 0
         del self.waiting[: len(self.members)]
 
+    def blamed(self, txid: int | None) -> TransactionAttempt:
+        """Return the attempt in the present cut that counts as failed if ``txid`` did; None: it is unknown which."""
+        attempts = [member.executor.attempt for member in self.members]
+        return next((attempt for attempt in attempts if attempt.txid == txid), attempts[0])
+
     @property
     def txid(self) -> int:
         """The last transaction of the present cut."""
@@ -182,12 +188,13 @@ class CommitLane:
     def step_failed(self, why: Diagnosis) -> Iterator[Instruction]:
         """Mark the running commit step as failed. Its effects are unknown; the other outputs don't commit it.
 
-        Only the first member is reported: the master cancels it and every later transaction.
+        Only one member is reported: the one that failed, else the first. The master cancels the whole group, and every
+        later transaction.
         """
         group = self._ended_step()
         output = self.outputs[group.output]
         spouts = (output.spout,) if output.spout else ()
-        yield Post(Failed(group.members[0].executor.attempt, why.cause, why.kind, spouts, why.state))
+        yield Post(Failed(group.blamed(why.txid), why.cause, why.kind, spouts, why.state))
         executors = [member.executor for member in reversed(group.members)]
         for executor, branch in product(executors, reversed(output.branches)):
             receipt = executor.take_back(branch)

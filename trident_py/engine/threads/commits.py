@@ -27,7 +27,7 @@ from trident_py.errors import CoordinationLost, FencedError, StoreBusyException,
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.participants.participant import Participant, SharedTransactions, everything
 from trident_py.spark.failures import Diagnose, Place
-from trident_py.worker.counters import CountScope, count_scope, summed, working_for
+from trident_py.worker.counters import CountScope, count_scope, summed, working_for, working_for_all
 
 log = logging.getLogger(__name__)
 
@@ -58,19 +58,23 @@ class Commits:
     trial_seconds: float
 
     def commit(self, step: CommitStep) -> StepCommitted | StepFailed:
-        """Let an output commit a group, or a part of one."""
+        """Let an output commit a group, or a part of one.
+
+        An output names the attempt at which it works (`working_for`), and this one counts as failed if it raises.
+        """
         outputs = " and ".join(self.participants[branch].name for branch in step.branches)
         step_name, last = outputs or f"spout {step.spout!r}", step.members[-1].attempt
-        scope, name = CountScope(last.txid), step_name
+        scope, name = CountScope(last.txid if len(step.members) == 1 else None), step_name
         try:
             self.ensure_leading_now()
             with self.thread.doing(f"the commit of transaction {last.txid} ({step_name})"), count_scope(scope):
                 for name in self._committing_spout(step) if step.spout else self._committing(step):
                     log.debug("transaction %d: %s committing", last.txid, name)
         except BaseException as error:
-            where = f"topology {self.topology!r}, attempt {step.members[0].attempt}, {name} committing"
+            blamed = next((each for each in step.members if each.attempt.txid == scope.txid), step.members[0])
+            where = f"topology {self.topology!r}, attempt {blamed.attempt}, {name} committing"
             log.debug("%s failed", where, exc_info=quoted(error))
-            why = self.diagnose(error, Place.COMMIT, where)
+            why = evolve(self.diagnose(error, Place.COMMIT, where), txid=scope.txid)
             return StepFailed(why if step.spout else evolve(why, state=name), _counted(scope, step_name))
         return StepCommitted(_counted(scope, step_name))
 
@@ -141,6 +145,7 @@ class Commits:
                 if parks is None:
                     receipts = [member.receipts[branch] for member in step.members]
                     participant.commit_group([*zip(group, receipts, strict=True)])
+                    working_for_all(group)
                 else:
                     participant.park(evolve(group[-1], parks=parks))
             yield " and ".join(self.participants[branch].name for branch in step.branches)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
@@ -23,10 +23,11 @@ _OURS = ("transactional.id", "bootstrap.servers", "enable.idempotence")
 
 
 class KafkaSink(RowsSink[StagedRows]):
-    """Sends each transaction to Kafka, in one transaction of Kafka's that also contains the commit token.
+    """Sends each transaction to Kafka, in a transaction of Kafka's that also contains the commit token.
 
-    Consumers with ``isolation.level=read_committed`` see whole transactions, each once; the rows of a batch keep their
-    order in each partition. The leader's process sends; its last commit is in a small topic of the sink. The page
+    Small transactions that are ready at the same time are sent together. Consumers with
+    ``isolation.level=read_committed`` see whole transactions, each once; the rows of a batch keep their order in each
+    partition. The leader's process sends; its last commit is in a small topic of the sink. The page
     `docs/how-to/kafka.md` says how to maintain it.
 
     The stream must return the same rows when a transaction is replayed, so no spout of it may be opaque.
@@ -46,6 +47,7 @@ class KafkaSink(RowsSink[StagedRows]):
     """
 
     needs_exact_replays = True
+    takes_groups = True
 
     def __init__(
         self,
@@ -98,8 +100,13 @@ class KafkaSink(RowsSink[StagedRows]):
 
     def commit(self, tx: SinkTransaction, receipt: StagedRows) -> None:
         """Send the rows with the token, in one transaction; skip a transaction that is already committed."""
-        self._transactions.commit(tx, receipt)
-        receipt.discard()
+        self.commit_group([(tx, receipt)])
+
+    def commit_group(self, group: Sequence[tuple[SinkTransaction, StagedRows]]) -> None:
+        """Send the rows of several transactions in one transaction of Kafka's, with the token of the last one."""
+        self._transactions.commit(group)
+        for _, receipt in group:
+            receipt.discard()
 
     def can_park(self, tx: SinkTransaction) -> bool:
         """Return whether the topic has no row of ``tx.txid`` and later ones: records can't be taken back."""

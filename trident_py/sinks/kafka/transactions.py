@@ -1,4 +1,4 @@
-"""The protocol of `KafkaSink`: rows and token of a transaction, in one transaction of one Kafka producer.
+"""The protocol of `KafkaSink`: rows and token of transactions, in one transaction of one Kafka producer.
 
 Kafka fences producers in the order in which they call ``init_transactions``. This is not the order of leaderships: a
 former leader may call it last. So the token names the leader. A leader reads the token before and after it makes a
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -114,34 +114,42 @@ class KafkaTransactions:
         self._as_leader(leading, lambda _: None)
         return leading.token.commit
 
-    def commit(self, tx: SinkTransaction, staged: StagedRows) -> None:
-        """Send the rows and the token in one transaction, unless it is committed already.
+    def commit(self, group: Sequence[tuple[SinkTransaction, StagedRows]]) -> None:
+        """Send the rows of these transactions, and the last one's token, in one transaction of Kafka's.
+
+        A transaction that is committed already is skipped.
 
         Raises:
             SinkError: Kafka will never accept any rows, or the token was changed.
             FencedError: a newer leader has taken over.
-            FailedException: Kafka refuses these rows, and nothing of them is committed.
-            StoreBusyException: the cluster doesn't answer; whether the transaction is committed is still unknown.
+            FailedException: Kafka refuses some rows, and nothing of the group is committed.
+            StoreBusyException: the cluster doesn't answer; whether the group is committed is still unknown.
         """
         leading = self._leading
         if leading is None:
             raise SinkError("the sink has no leader; call recover() first")
 
+        def due() -> list[tuple[SinkTransaction, StagedRows]]:
+            return [each for each in group if each[0].txid > leading.token.txid]
+
         def send(producer: kafka.Producer) -> None:
-            tx.ensure_parkable(leading.token.commit)
-            if tx.txid > leading.token.txid:
-                self._transact(leading, producer, evolve(leading.token, commit=tx.token), staged.batches())
+            for tx, _ in group:
+                tx.ensure_parkable(leading.token.commit)
+            if members := due():
+                token = evolve(leading.token, commit=members[-1][0].token)
+                self._transact(leading, producer, token, _batches(members))
 
         try:
             self._as_leader(leading, send)
         except BatchRefusedError as refused:
             named = self._refused
             self._as_leader(leading, lambda _: None)  # a producer reads the token when it begins
-            if tx.txid > leading.token.txid:
-                rows = (record for batch in staged.batches() for record in records(batch, self.topic))
+            if members := due():
+                rows = (record for batch in _batches(members) for record in records(batch, self.topic))
                 record = _shown_record(named or suspect(refused.why.name(), rows))
+                attempts = ", ".join(str(tx.attempt) for tx, _ in members)
                 raise FailedException(
-                    f"{leading.who}, attempt {tx.attempt}: Kafka refuses a record: {refused}{record}; nothing of the "
+                    f"{leading.who}, attempt {attempts}: Kafka refuses a record: {refused}{record}; nothing of the "
                     f"batch is committed; to fix this: correct such rows, or leave them out, before the KafkaSink, or "
                     f"change the topic's settings"
                 ) from refused.__cause__
@@ -288,6 +296,10 @@ class KafkaTransactions:
                 producer.poll(0)  # it logs then
             with suppress(kafka.KafkaException):
                 producer.abort_transaction(_ABORT_SECONDS)
+
+
+def _batches(members: Iterable[tuple[SinkTransaction, StagedRows]]) -> Iterator[pa.RecordBatch]:
+    return (batch for _, staged in members for batch in staged.batches())
 
 
 def _send(producer: kafka.Producer, record: Record) -> None:

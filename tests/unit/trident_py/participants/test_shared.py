@@ -239,6 +239,21 @@ def test_a_state_that_feeds_the_same_database_takes_groups_and_hands_on_within_i
     assert world.seen("counts", "fed") == [after(3), [("all", 6), *((f"word {each}", 1) for each in (1, 2, 3))]]
 
 
+def test_a_sink_of_a_table_commits_a_group_at_once_also_if_it_is_alone(world: World) -> None:
+    log = world.log()
+    assert not log.takes_groups
+    world.start(log)
+    assert log.takes_groups
+    world.commit(1)
+    with pytest.raises(ValueError, match="no"):
+        world.fail(2)
+    world.commit(2, 3)
+    world.crash()
+    world.start(world.log())
+    world.commit(2, 3, 4, attempt=1)
+    assert world.seen("log") == [rows(4)]
+
+
 def test_what_is_fed_elsewhere_is_written_once_the_transaction_is_committed(world: World) -> None:
     seen: list[Any] = []
     elsewhere = world.counting("elsewhere", factory=MemoryMapState.factory())

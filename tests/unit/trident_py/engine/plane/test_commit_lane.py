@@ -85,6 +85,17 @@ def test_after_a_failed_step_the_other_outputs_do_not_commit_and_receipts_are_ke
     assert lane.partial_commit_txid == 1, "nobody knows what the step has done"
 
 
+@pytest.mark.parametrize(("named", "blamed"), [(2, 2), (3, 1), (None, 1)])
+def test_of_a_step_the_transaction_counts_as_failed_that_is_named_else_the_first(
+    named: int | None, blamed: int
+) -> None:
+    lane = CommitLane(TWO)
+    list(lane.add(group(member(1), member(2), member(3, is_small=False))))
+    failed = next(each.message for each in lane.step_failed(evolve(WHY, txid=named)) if isinstance(each, Post))
+    assert isinstance(failed, Failed)
+    assert failed.attempt == TransactionAttempt(blamed, 0)
+
+
 def test_of_an_attempt_that_was_cancelled_meanwhile_a_failed_step_is_given_up_at_once() -> None:
     lane, first = CommitLane(TWO), member(1)
     list(lane.add(group(first)))

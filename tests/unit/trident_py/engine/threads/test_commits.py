@@ -18,7 +18,7 @@ from trident_py.engine.threads.commits import Commits
 from trident_py.errors import CoordinationLost, StoreBusyException
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.participants.participant import Participant
-from trident_py.worker.counters import counter, counting_for
+from trident_py.worker.counters import counter, counting_for, working_for, working_for_all
 
 ONE, TWO = TransactionAttempt(1, 0), TransactionAttempt(2, 3)
 STEP = CommitStep("", (0,), [CommitMember(ONE, 1, 10, {0: "a"}), CommitMember(TWO, 2, 20, {0: "b"})], 1)
@@ -79,6 +79,22 @@ def test_what_an_output_raises_names_it_and_what_it_has_counted_is_told() -> Non
     assert isinstance(failed, StepFailed)
     assert (str(failed.why.cause), failed.why.state) == ("the disk is full", "counts")
     assert failed.counts
+
+
+@pytest.mark.parametrize("at", [1, 2, None])
+def test_of_a_group_the_transaction_is_blamed_at_which_the_output_worked(at: int | None) -> None:
+    class Refusing(Output):
+        def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
+            for tx, _ in group:
+                working_for(tx.attempt)
+                if tx.txid == at:
+                    raise ValueError("refused")
+            working_for_all(group)
+            raise ValueError("all of it was refused")
+
+    failed = commits(Refusing()).commit(STEP)
+    assert isinstance(failed, StepFailed)
+    assert failed.why.txid == at
 
 
 def test_where_several_commit_in_one_step_the_one_that_raises_is_named() -> None:

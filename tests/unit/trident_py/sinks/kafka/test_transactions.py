@@ -72,4 +72,4 @@ def test_who_has_closed_has_to_recover_before_the_next_commit() -> None:
     transactions.close()
     tx = SinkTransaction(TransactionKey("uuid", 1, 1), TransactionAttempt(1, 0), epoch=1)
     with pytest.raises(SinkError, match="call recover"):
-        transactions.commit(tx, StagedRows(0))
+        transactions.commit([(tx, StagedRows(0))])
