@@ -6,9 +6,10 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import confluent_kafka as kafka
 from attrs import define, field, frozen
@@ -119,6 +120,30 @@ class Topic:
     partitions: tuple[int, ...]
 
 
+Topics: TypeAlias = Collection[str] | re.Pattern[str]
+"""Names of topics, or a pattern of them."""
+
+K = TypeVar("K")
+
+Answers: TypeAlias = Mapping[K, Future[Any]]
+"""The answers of the cluster to a query that was sent, by what it is about."""
+
+
+@frozen
+class Look:
+    """The state of the topics of a spout.
+
+    Attributes:
+        topics: by name.
+        beginnings: the first available offset of each partition.
+        ends: the last stable offset of each partition.
+    """
+
+    topics: Mapping[str, Topic]
+    beginnings: Mapping[Partition, int]
+    ends: Mapping[Partition, int]
+
+
 @define
 class Cluster:
     """A cluster with its own clients, which are made at their first use.
@@ -147,29 +172,38 @@ class Cluster:
             self._consumer = kafka.Consumer(given, logger=client_log)
         return self._consumer
 
-    def topics(self, wanted: Collection[str] | re.Pattern[str]) -> dict[str, Topic]:
+    def look(self, wanted: Topics, expected: Collection[Partition]) -> Look:
+        """Return the existing topics of ``wanted``, and the offsets of their partitions.
+
+        All queries are sent at once, and those of offsets again if the partitions are not the ``expected`` ones.
+        """
+        described = self._described(self._names(wanted))
+        first, last = self._asked(expected, OffsetSpec.earliest()), self._asked(expected, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        topics = _topics(described)
+        found = {(topic.name, number) for topic in topics.values() for number in topic.partitions}
+        if found == set(expected):
+            return Look(topics, _offsets(first), _offsets(last))
+        return Look(topics, self.beginnings(found), self.ends(found))
+
+    def topics(self, wanted: Topics) -> dict[str, Topic]:
         """Return the existing topics of ``wanted``."""
-        self.client.poll(0)  # it logs then
-        if not isinstance(wanted, re.Pattern):
-            return self.described(wanted)  # one that may not be described isn't listed, and is an error by its name
-        listed = self.client.list_topics(timeout=TIMEOUT_SECONDS).topics
-        return self.described([name for name in listed if wanted.fullmatch(name)])
+        return self.described(self._names(wanted))
 
     def described(self, names: Collection[str]) -> dict[str, Topic]:
         """Return the existing topics with these names."""
+        return _topics(self._described(names))
+
+    def _names(self, wanted: Topics) -> Collection[str]:
+        self.client.poll(0)  # it logs then
+        if not isinstance(wanted, re.Pattern):
+            return wanted  # one that may not be described isn't listed, and is an error by its name
+        listed = self.client.list_topics(timeout=TIMEOUT_SECONDS).topics
+        return [name for name in listed if wanted.fullmatch(name)]
+
+    def _described(self, names: Collection[str]) -> Answers[str]:
         if not names:
             return {}
-        described = self.client.describe_topics(kafka.TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
-        found: dict[str, Topic] = {}
-        for name, answer in described.items():
-            try:
-                told = answer.result()
-            except kafka.KafkaException as error:
-                if error.args[0].code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    continue  # it was deleted just now
-                raise
-            found[name] = Topic(name, str(told.topic_id), tuple(sorted(each.id for each in told.partitions)))
-        return found
+        return self.client.describe_topics(kafka.TopicCollection(list(names)), request_timeout=TIMEOUT_SECONDS)
 
     def compacted(self, topics: Collection[str]) -> list[str]:
         """Return the compacted topics: Kafka may remove single records of them, so that a range changes."""
@@ -180,7 +214,7 @@ class Cluster:
         told = {resource.name: answer.result()["cleanup.policy"].value for resource, answer in answers.items()}
         return sorted(name for name, policy in told.items() if "compact" in policy)
 
-    def has_compacted(self, wanted: Collection[str] | re.Pattern[str]) -> bool | None:
+    def has_compacted(self, wanted: Topics) -> bool | None:
         """Return whether one of the ``wanted`` topics is compacted; None: the cluster doesn't answer."""
         try:
             return bool(self.compacted(self.topics(wanted)))
@@ -227,17 +261,36 @@ class Cluster:
         self._admin = self._consumer = None
 
     def _offsets(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        return _offsets(self._asked(partitions, spec))
+
+    def _asked(self, partitions: Collection[Partition], spec: OffsetSpec) -> Answers[kafka.TopicPartition]:
         if not partitions:
             return {}
-        answers = self.client.list_offsets(
+        return self.client.list_offsets(
             {kafka.TopicPartition(*each): spec for each in partitions},
             isolation_level=kafka.IsolationLevel.READ_COMMITTED,
             request_timeout=TIMEOUT_SECONDS,
         )
-        return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
 
 
-def is_wanted(name: str, wanted: Collection[str] | re.Pattern[str]) -> bool:
+def _topics(answers: Answers[str]) -> dict[str, Topic]:
+    found: dict[str, Topic] = {}
+    for name, answer in answers.items():
+        try:
+            told = answer.result()
+        except kafka.KafkaException as error:
+            if error.args[0].code() == kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                continue  # it was deleted just now
+            raise
+        found[name] = Topic(name, str(told.topic_id), tuple(sorted(each.id for each in told.partitions)))
+    return found
+
+
+def _offsets(answers: Answers[kafka.TopicPartition]) -> dict[Partition, int]:
+    return {(each.topic, each.partition): answer.result().offset for each, answer in answers.items()}
+
+
+def is_wanted(name: str, wanted: Topics) -> bool:
     """Return whether ``wanted`` includes or matches the name of a topic."""
     return bool(wanted.fullmatch(name)) if isinstance(wanted, re.Pattern) else name in wanted
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -13,7 +12,7 @@ from attrs import Factory, define, evolve, field, frozen
 from coordinators.values.batch_coordinator import CursorCoordinator
 from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
-from trident_py.spouts.kafka.cluster import Cluster, Topic, TopicIds, errors_of_spout, is_wanted
+from trident_py.spouts.kafka.cluster import Cluster, Topic, TopicIds, Topics, errors_of_spout, is_wanted
 from trident_py.spouts.kafka.ranges import (
     OffsetRange,
     Partition,
@@ -25,7 +24,6 @@ from trident_py.spouts.kafka.ranges import (
 )
 from trident_py.spouts.rest import Rest
 
-Topics: TypeAlias = Collection[str] | re.Pattern[str]
 Start: TypeAlias = str | datetime | Mapping[Partition, int]
 
 EXPIRING_SHARE = 0.2
@@ -166,7 +164,8 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
                 raise
 
     def _found(self) -> list[OffsetRange]:
-        topics = self.cluster.topics(self.topics)
+        look = self.cluster.look(self.topics, self._kept)
+        topics, beginnings, ends = look.topics, look.beginnings, look.ends
         self._check_policy(topics)
         self._ids.check(
             {(name, at.topic_id) for (name, _), at in self._positions.items() if is_wanted(name, self.topics)}, topics
@@ -174,9 +173,9 @@ class KafkaCoordinator(CursorCoordinator[list[StoredRange]]):
         ids = {(topic.name, number): topic.id for topic in topics.values() for number in topic.partitions}
         if not ids:
             self._found_nothing = True
-        beginnings = self.cluster.beginnings(ids)
         new = self._begun([each for each in ids if each not in self._positions], beginnings)
-        ends = self.cluster.ends(ids)  # last: so records that arrive meanwhile are after the start of a partition
+        if new:
+            ends = self.cluster.ends(ids)  # again: so records that arrive meanwhile are after the start of a partition
         starts = {each: position.offset for each, position in self._positions.items() if each in ids} | new
         for each, start in starts.items():
             self._check_kept(each, start, beginnings[each], ends[each])

@@ -24,8 +24,8 @@ from trident_py.spouts.kafka.reader import KafkaReader, fields_of
 from trident_py.spouts.kafka.values import ValueFormat
 
 if TYPE_CHECKING:
-    from trident_py.spouts.kafka.cluster import Cluster, TopicIds
-    from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Start, Topics
+    from trident_py.spouts.kafka.cluster import Cluster, TopicIds, Topics
+    from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Start
 
 BATCH_RECORDS_MAX = 500_000
 BATCH_BYTES_MAX = 64 * 1024 * 1024

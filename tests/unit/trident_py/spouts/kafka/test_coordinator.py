@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coordinators.values.canonical import Json
 from trident_py.errors import FailedException, SpoutError
-from trident_py.spouts.kafka.cluster import Cluster, Topic
+from trident_py.spouts.kafka.cluster import Cluster, Look, Topic, Topics
 from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Limits, Start
 from trident_py.spouts.kafka.ranges import OffsetRange, Partition
 
@@ -41,8 +41,10 @@ class ClusterOfATest(Cluster):
     grows: int = 0
     generation: str = ""
 
-    def topics(self, wanted: Collection[str] | re.Pattern[str]) -> dict[str, Topic]:
-        return self.described({name for name, _ in self.held})
+    def look(self, wanted: Topics, expected: Collection[Partition]) -> Look:
+        topics = self.described({name for name, _ in self.held})
+        found = [(topic.name, number) for topic in topics.values() for number in topic.partitions]
+        return Look(topics, self.beginnings(found), self.ends(found))
 
     def described(self, names: Collection[str]) -> dict[str, Topic]:
         return {
