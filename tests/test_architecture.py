@@ -24,7 +24,7 @@ README_LINES_MAX = 200
 
 ONE_DOOR = {
     "kazoo": {"coordinators.backends.zookeeper.session"},
-    "tenacity": {"coordinators.backends.zookeeper.session"},
+    "tenacity": {"coordinators.backends.zookeeper.session", "trident_py.worker.async_map"},
     "psycopg": {
         "trident_py.states.sql.postgres_client",
     },

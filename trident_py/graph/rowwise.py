@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any, ClassVar
 
 from attrs import evolve, frozen
@@ -13,11 +16,13 @@ from coordinators.values.attempt import TransactionAttempt
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Engine, Node, Operation, RowFlow, RowWise
+from trident_py.interfaces.config import seconds
 from trident_py.interfaces.operations import Filter, Function
 from trident_py.operations.builtin import NativeFilter, Negate
 from trident_py.rows.row import Row
 from trident_py.rows.schema import append, same_fields, schema_of, select, shown
 from trident_py.spark.frames import column
+from trident_py.worker.async_map import AsyncMapStep
 from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, RowPipeline, Step, tagged
 
@@ -80,6 +85,30 @@ def map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> 
     return _on_whole_rows(MapStep, title, fn, schema_of(schema))
 
 
+def async_map_rows(
+    title: str,
+    fn: Callable[[Row], Awaitable[Any]],
+    schema: str | StructType,
+    *,
+    in_flight: int,
+    retries: int,
+    timeout: float | timedelta | None,
+) -> RowOperation:
+    """Make the operation that maps each row to one row by a function that waits."""
+    _check_callable(fn)
+    if not (iscoroutinefunction(fn) or iscoroutinefunction(type(fn).__call__)):
+        raise TopologyError(f"the function must be made by 'async def', unlike {shown(fn)}; for others there is map")
+    if type(in_flight) is not int or in_flight < 1:
+        raise TopologyError(f"in_flight is a whole number of at least 1, not {shown(in_flight)}")
+    if type(retries) is not int or retries < 0:
+        raise TopologyError(f"retries is a whole number of at least 0, not {shown(retries)}")
+    limit = None if timeout is None else seconds(timeout)
+    if limit is not None and limit <= 0:
+        raise TopologyError(f"timeout is more than 0 seconds, or None for no limit, not {shown(timeout)}")
+    kind = partial(AsyncMapStep, in_flight=in_flight, retries=retries, timeout=limit)
+    return _on_whole_rows(kind, title, fn, schema_of(schema))
+
+
 def flat_map_rows(title: str, fn: Callable[[Row], Any], schema: str | StructType) -> RowOperation:
     """Make the operation that maps each row to any number of rows."""
     return _on_whole_rows(FlatMapStep, title, fn, schema_of(schema))
@@ -91,7 +120,7 @@ def peek_rows(title: str, fn: Callable[[Row], object]) -> RowOperation:
 
 
 def _on_whole_rows(
-    kind: type[MapStep | FlatMapStep | PeekStep], title: str, fn: Callable[[Row], Any], target: StructType | None
+    kind: Callable[..., Step], title: str, fn: Callable[[Row], Any], target: StructType | None
 ) -> RowOperation:
     _check_callable(fn)
 

@@ -139,7 +139,7 @@ class Division:
                 if not covered and not place.operation.yields:
                     raise TopologyError(
                         "no row function is between the spout and the first other operation, so there are no bad rows: "
-                        "row functions are map, flat_map, filter, each and peek"
+                        "row functions are map, map_async, flat_map, filter, each and peek"
                     )
                 if Counter(source.tx_id for source in end.sources)[place.spouts[0]] > 1:
                     raise TopologyError(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import PurePath
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from trident_py.graph.resources import resources_of
 from trident_py.graph.rowwise import (
     ColumnFilter,
     RowOperation,
+    async_map_rows,
     each_row,
     filter_rows,
     flat_map_rows,
@@ -84,6 +86,32 @@ class RowStream:
         """Map each row to one row: ``fn`` returns a tuple, list or Row with the values of ``schema``."""
         with self._declaring("map", fn) as title:
             return self._next(map_rows(title, fn, schema))
+
+    def map_async(
+        self,
+        fn: Callable[[Row], Awaitable[Sequence[Any]]],
+        schema: str | StructType,
+        *,
+        in_flight: int = 16,
+        retries: int = 0,
+        timeout: float | timedelta | None = 30.0,
+    ) -> Self:
+        """Map each row to one row by a coroutine, such as a request to a service: many rows wait at the same time.
+
+        The output has the order of the input. A call that fails in the end fails the batch, as in `map`. All calls of a
+        thread run in the same event loop, so a client may be kept from one batch to the next.
+
+        Args:
+            fn: an ``async def`` function; it returns a tuple, list or Row with the values of ``schema``.
+            schema: the fields of the new rows.
+            in_flight: the number of rows of a task whose calls run at the same time.
+            retries: how often a call that raises is repeated. It pauses for up to 0.1 s, twice as long each time, at
+                most 5 s.
+            timeout: the seconds that one call may take, or None for no limit; then `TimeoutError` is raised in it.
+        """
+        with self._declaring("map_async", fn) as title:
+            operation = async_map_rows(title, fn, schema, in_flight=in_flight, retries=retries, timeout=timeout)
+            return self._next(operation)
 
     def flat_map(self, fn: Callable[[Row], Any], schema: str | StructType) -> Self:
         """Map each row to any number of rows: ``fn`` returns an iterable of tuples, lists or Rows."""

@@ -231,9 +231,9 @@ class Stream(RowStream):
     def on_error(self, to: TransactionalSink[Any] | StateFactory | None = None) -> Stream:
         """Leave out the rows of the spout over which a row function raises, and return them as a stream.
 
-        It concerns each branch through this stream, and in it the row functions (`map`, `flat_map`, `filter`, `each`,
-        `peek`) between the spout and the first other operation. If one raises, nothing that came of the spout's row is
-        in that branch. The row counts in this stream instead, in the same transaction.
+        It concerns each branch through this stream, and in it the row functions (`map`, `map_async`, `flat_map`,
+        `filter`, `each`, `peek`) between the spout and the first other operation. If one raises, nothing that came of
+        the spout's row is in that branch. The row counts in this stream instead, in the same transaction.
 
         The rows have the fields of the spout, and ``_error string``, ``_operation string`` and ``_txid bigint``. More
         bad rows in one branch of a batch than ``TridentConfig(bad_rows_max=…)`` allows fail the batch.

@@ -1,6 +1,6 @@
 """Sessions with ZooKeeper: the only module that talks to the servers. A session never claims more than it knows.
 
-Only this module imports kazoo and tenacity. `ZooKeeperSession` is one session, and `Lease` tells how long it is surely
+Only this module imports kazoo. `ZooKeeperSession` is one session, and `Lease` tells how long it is surely
 alive. The library kazoo leaves five problems to its users; each is solved in one place here:
 
 - A failed transaction returns its errors instead of raising them: `ZooKeeperSession.commit` raises.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from collections import defaultdict
@@ -92,9 +93,15 @@ def split(row: Row) -> list[tuple[str]]:
     return [(word,) for word in (row.word or "").split()]
 
 
+async def swapped(row: Row) -> tuple[int, str]:
+    await asyncio.sleep(0)
+    return row.n, row.word
+
+
 ROW_BY_ROW: dict[str, tuple[Declare, list[Any]]] = {
     "a bare stream": (lambda s: s, ROWS),
     "map": (lambda s: s.map(lambda row: [row.n, row.word], "a int, b string"), [(n, word) for word, n in ROWS]),
+    "map_async": (lambda s: s.map_async(swapped, "a int, b string"), [(n, word) for word, n in ROWS]),
     "flat_map": (lambda s: s.flat_map(split, "word string"), [(w,) for word, _ in ROWS for w in (word or "").split()]),
     "a function": (lambda s: s.filter(lambda row: row.n and row.n > 1), [row for row in ROWS if row[1] and row[1] > 1]),
     "a column": (lambda s: s.filter(F.col("n") > 1), [row for row in ROWS if row[1] and row[1] > 1]),
