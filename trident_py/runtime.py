@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
-from collections.abc import Collection
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -85,6 +86,10 @@ RECOVER_AGAIN_SECONDS = 1.0
 SHUTDOWN_SECONDS_MAX = 3.0
 """Seconds for threads that run user code to return at the end; at most a third of a session, because there may be two
 such waits."""
+
+
+WARM_SECONDS = 40.0
+"""A standby loads its code again after this time: Spark ends Python workers that were idle for a minute."""
 
 
 def draw_edge() -> int:
@@ -251,12 +256,31 @@ class _Process:
         """Lead and recover as soon as no other process leads; None if ``candidate`` was withdrawn before."""
 
         def take_over(store: RecordStore) -> CoordinatorDriver:
+            leads.set()
             with ExitStack() as tried:  # closed if leadership is lost meanwhile; then it is tried again
                 driver = self._leading(store, tried, candidate)
                 resources.push(tried.pop_all())
                 return driver
 
-        return self.coordination.stand_by(candidate, take_over)
+        with self._kept_warm() as leads:
+            return self.coordination.stand_by(candidate, take_over)
+
+    @contextmanager
+    def _kept_warm(self) -> Iterator[threading.Event]:
+        """Load the code of small batches again and again, until the event is set."""
+        leads = threading.Event()
+
+        def load() -> None:
+            while not leads.wait(WARM_SECONDS):
+                self.engine.warm_up()
+
+        thread = threading.Thread(target=load, name=f"trident-{self.name}-warm", daemon=True)
+        thread.start()
+        try:
+            yield leads
+        finally:
+            leads.set()
+            thread.join(self.shutdown.patience)
 
     def _leading(self, store: RecordStore, resources: ExitStack, candidate: Candidate | None) -> CoordinatorDriver:
         clock = LeaderClock(store.claimed_at, time.monotonic())
