@@ -54,6 +54,11 @@ def json_decoder(kind: t.DataType) -> Callable[[bytes], Any]:
     return lambda value: convert(json.loads(value, parse_float=Decimal))
 
 
+def text_decoder(kind: t.DataType) -> Callable[[str], Any]:
+    """Return a function that converts a text, as JSON has it, to a value of a type that JSON lacks."""
+    return _converter(kind)
+
+
 def _converter(kind: t.DataType) -> Callable[[Any], Any]:
     """Return a function that converts JSON to values of a Spark type; types that JSON lacks are texts there."""
     match kind:

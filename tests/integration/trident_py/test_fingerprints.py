@@ -39,6 +39,7 @@ from trident_py.rows.row import hash_rows
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.files.content import open_content
 from trident_py.spouts.files.files import FileEmitter, FileSpout
+from trident_py.spouts.files.formats import TextLines
 from trident_py.spouts.files.identity import Identity
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.splits import Split
@@ -133,12 +134,12 @@ def emitted_lines(directory: Path) -> Iterator[EmittedBatch]:
     size = file.stat().st_size
     with open_content(str(file)) as content:
         identity = Identity.of(content, size)
-    FileEmitter(LineReader("utf-8", "strict"), 2).emit_batch(
+    FileEmitter(LineReader(TextLines("utf-8", "strict")), 2).emit_batch(
         ATTEMPT, [Split(str(file), 0, size, size, identity).stored], few
     )
     cuts = itertools.pairwise([0, 1000, 5001, size])
     pieces = [[Piece(str(file), 0, size, *cut, identity)] for cut in cuts]
-    many.emit_splits(pieces, LineReader("latin-1", "replace"), fingerprinting=True)
+    many.emit_splits(pieces, LineReader(TextLines("latin-1", "replace")), fingerprinting=True)
     yield from (few.collected(), many.collected())
 
 

@@ -25,6 +25,7 @@ from trident_py.planner.plan import plan
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.files.files import FileSpout
+from trident_py.spouts.files.formats import TextLines
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.streams.stream import Stream
@@ -54,7 +55,7 @@ class Attempt:
         self.reports = Reports()
 
     def __call__(self, *splits: Any, read: Any = None) -> list[Any]:
-        reader, edges = read or LineReader("utf-8", "strict"), [101 + each for each in range(len(splits))]
+        reader, edges = read or LineReader(TextLines("utf-8", "strict")), [101 + each for each in range(len(splits))]
         batch = EmittedBatch(LINES, (Splits(splits, reader, fingerprinting=True),))
         self.reports = Reports(edges, hashing=True)
         frame = self.branch.build({"lines": self.start(self.spark, batch, self.reports)}, TransactionAttempt(1, 0))
@@ -172,7 +173,9 @@ def test_a_spout_that_is_read_twice_is_read_as_it_is(spark: SparkSession, file: 
     lines = topology.new_stream("lines", FileSpout("*.txt"))
     topology.merge(words(lines), words(lines))
     (branch,) = plan(topology._graph).branches
-    batch = EmittedBatch(LINES, (Splits(tuple(pieces(file, 9)), LineReader("utf-8", "strict"), fingerprinting=True),))
+    batch = EmittedBatch(
+        LINES, (Splits(tuple(pieces(file, 9)), LineReader(TextLines("utf-8", "strict")), fingerprinting=True),)
+    )
     reports = Reports([1, 2])
     made = rows_of(branch.build({"lines": input_of(spark, batch, reports)}, TransactionAttempt(1, 0)).toArrow())
     assert Counter(word for (word,) in made) == WORDS + WORDS

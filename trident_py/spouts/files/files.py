@@ -1,4 +1,4 @@
-"""Lines of text files: of existing files, of new files, and lines that are appended."""
+"""Lines of files: of existing files, of new files, and lines that are appended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.batch_coordinator import Correction, CursorCoordinator
@@ -22,6 +24,7 @@ from trident_py.spouts.files.content import is_compressed
 from trident_py.spouts.files.corrections import corrected
 from trident_py.spouts.files.cursor import FileCursor
 from trident_py.spouts.files.following import FollowedFiles
+from trident_py.spouts.files.formats import RecordLines, TextLines, format_of
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.paths import PathPattern
 from trident_py.spouts.files.splits import Split, StoredSplit
@@ -49,6 +52,8 @@ _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 class FileSpout(ITridentSpout[list[StoredSplit]]):
     """Emits the lines of all files that ``glob`` matches, in the order of their names, with path and byte offset.
 
+    The lines are text, or records in JSON or CSV.
+
     New files and appended lines are found while it runs. A line ends at a line feed (a carriage return before it is
     dropped). Text after the last line feed is read as a line once the file has not changed for 2 s. Files that end in
     .gz, .bz2, .xz or .zst are read once they have not changed for 2 s, each in its own batch. Their positions are
@@ -68,6 +73,13 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         encoding: the encoding of the files, in which a line feed must be the byte 10, so not UTF-16.
         errors: how to treat bytes that are not valid in this encoding, as in `open`: strict, replace, ignore or
             backslashreplace. With strict, the query ends, and names file and offset.
+        format: ``"text"``; or ``"json"`` or ``"csv"``, with a record in each line. Their rows have the fields of the
+            schema, and ``_path string, _position bigint``.
+        schema: the fields of the records, in the order of CSV's values.
+        options: of ``"csv"``, named as in Spark: ``header`` (the first line of each file names the fields), ``sep``,
+            ``quote`` and ``nullValue``.
+        on_decode_error: the treatment of a line that is no such record: ``"fail"`` ends the query, and names file and
+            offset; ``"null"`` gives a row of NULLs; ``"skip"`` leaves it out.
 
     Raises:
         TopologyError: an argument can't work.
@@ -75,14 +87,17 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
 
     gives_again: ClassVar[bool] = True
 
-    output_schema = "value string, path string, position bigint"
-
     def __init__(
         self,
         glob: str | os.PathLike[str],
         max_bytes_per_batch: int = BATCH_BYTES_MAX,
         encoding: str = "utf-8",
         errors: str = "strict",
+        *,
+        format: str = "text",
+        schema: str | StructType | None = None,
+        options: Mapping[str, Any] | None = None,
+        on_decode_error: str = "fail",
     ) -> None:
         PathPattern.of(glob)
         if type(max_bytes_per_batch) is not int or max_bytes_per_batch < 1:
@@ -93,11 +108,15 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             raise TopologyError(f"errors must be one of {', '.join(_ERRORS)}, not {shown(errors)}")
         self._glob = glob
         self._max_bytes = max_bytes_per_batch
-        self._reader = LineReader(_encoding(encoding), errors)
+        text = TextLines(_encoding(encoding), errors)
+        self._format = format_of(format, schema, options, on_decode_error, text)
+        self._reader = LineReader(self._format)
+        self.output_schema = self._format.fields
 
     def details(self) -> Mapping[str, Json]:
         """Return the pattern; if it changes, unmatched files are ignored, and new ones are read from the start."""
-        return {"glob": os.fspath(self._glob)}
+        lines = {"format": self._format.kind} if isinstance(self._format, RecordLines) else {}
+        return {"glob": os.fspath(self._glob), **lines}
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FileCoordinator:
         """Return a coordinator that looks for files.

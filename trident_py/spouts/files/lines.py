@@ -8,26 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 from attrs import evolve, frozen
 
 from trident_py.errors import SpoutError
+from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.files.content import Content, file_errors, hash_bytes, is_compressed, seed_of
+from trident_py.spouts.files.formats import LineFormat, Lines, TextLines
 from trident_py.spouts.files.identity import Identity, stamp_of
 from trident_py.spouts.files.whereabouts import open_same
 
-SCHEMA = pa.schema(
-    [
-        pa.field("value", pa.string()),
-        pa.field("path", pa.string()),
-        pa.field("position", pa.int64()),
-    ]
-)
 BLOCK_BYTES = 8 * 1024 * 1024
 BATCH_ROWS_MAX = 64 * 1024
 _SEARCH_BYTES = 64 * 1024
-_LF, _CR = 10, 13
 
 
 @frozen
@@ -56,21 +49,15 @@ class Piece:
 
 @frozen
 class LineReader:
-    """Reads pieces in a Spark task: rows of ``value``, ``path`` and ``position``.
+    """Reads pieces in a Spark task: rows with the fields of the format."""
 
-    Attributes:
-        encoding: the encoding of the files.
-        errors: how to treat a line that is not in that encoding, as in ``open``.
-    """
-
-    encoding: str
-    errors: str
+    format: LineFormat
 
     def __call__(self, pieces: Sequence[Piece]) -> Generator[pa.RecordBatch, None, int]:
         """Yield the lines of ``pieces``, in batches of up to 64 Ki rows or about 8 MiB; return a hash of the bytes.
 
         Raises:
-            SpoutError: a file has changed since the batch was defined, or its text is not in the encoding.
+            SpoutError: a file has changed since the batch was defined, or has lines that can't be read.
         """
         hashed = 0
         for piece in pieces:
@@ -80,56 +67,15 @@ class LineReader:
 
     def _lines(self, piece: Piece) -> Generator[pa.RecordBatch, None, int]:
         # Of the bytes alone: how they are decoded may be mended between two attempts. Old versions hashed it, too.
-        seed, hashed = seed_of(piece.path, *([] if piece.identity else [self.encoding, self.errors])), 0
+        text = self.format
+        old = [text.encoding, text.errors] if isinstance(text, TextLines) and not piece.identity else []
+        seed, hashed, schema = seed_of(piece.path, *old), 0, arrow_schema(self.format.fields)
         for position, block in _blocks_of(piece):
             hashed += hash_bytes(seed, position, block)
-            starts, ends = line_bounds(block)
-            values = self._decoded(piece.path, position, block, starts, ends)
-            positions = pa.array(starts + position)
-            for row in range(0, len(values), BATCH_ROWS_MAX):
-                part = values.slice(row, BATCH_ROWS_MAX)
-                columns = [part, pa.repeat(piece.path, len(part)), positions.slice(row, BATCH_ROWS_MAX)]
-                yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+            rows = pa.RecordBatch.from_arrays(self.format.columns(Lines.of(piece.path, position, block)), schema=schema)
+            for row in range(0, rows.num_rows, BATCH_ROWS_MAX):
+                yield rows.slice(row, BATCH_ROWS_MAX)
         return hashed
-
-    def _decoded(self, path: str, position: int, block: bytes, starts: np.ndarray, ends: np.ndarray) -> pa.Array:
-        if self.encoding == "utf-8" and _is_utf8(block):
-            offsets = np.zeros(len(starts) + 1, np.int32)
-            np.cumsum(ends - starts, out=offsets[1:])
-            text = block.replace(b"\r\n", b"\n").translate(None, b"\n")
-            return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(text))
-        lines = []
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            try:
-                lines.append(block[start:end].decode(self.encoding, self.errors))
-            except UnicodeDecodeError as error:
-                raise SpoutError(
-                    f"file {path!r} is not {self.encoding} at byte {position + start + error.start} ({error.reason}); "
-                    f"to fix this: give FileSpout its encoding=, or errors='replace'"
-                ) from error
-        return pa.array(lines, pa.string())
-
-
-def line_bounds(block: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Return the beginnings of ``block``'s lines, and the ends of their texts; only the last may lack a line feed."""
-    data = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(data == _LF)
-    starts = np.concatenate(([0], ends + 1))
-    if block.endswith(b"\n"):
-        starts = starts[:-1]
-    returns = (ends > 0) & (data[ends - 1] == _CR)
-    ends = ends - returns
-    if len(starts) > len(ends):
-        ends = np.append(ends, len(block))
-    return starts, ends
-
-
-def _is_utf8(block: bytes) -> bool:
-    try:
-        block.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 class _CutShortError(EOFError):

@@ -19,8 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trident_py.errors import SpoutError
+from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.files import lines
 from trident_py.spouts.files.content import hash_bytes, is_compressed, open_content, seed_of
+from trident_py.spouts.files.formats import TextLines
 from trident_py.spouts.files.identity import Identity
 from trident_py.spouts.files.lines import LineReader, Piece, last_line_end, line_end
 
@@ -34,9 +36,9 @@ def whole(path: Path) -> Piece:
 
 def read(*pieces: Piece, encoding: str = "utf-8", errors: str = "strict") -> list[Line]:
     found: list[Line] = []
-    for batch in LineReader(encoding, errors)(pieces):
+    for batch in LineReader(TextLines(encoding, errors))(pieces):
         batch.validate(full=True)
-        assert batch.schema == lines.SCHEMA
+        assert batch.schema == arrow_schema(TextLines.fields)
         assert 0 < batch.num_rows <= lines.BATCH_ROWS_MAX
         found += zip(batch["value"].to_pylist(), batch["position"].to_pylist(), strict=True)
         assert set(batch["path"].to_pylist()) <= {piece.path for piece in pieces}
@@ -120,12 +122,12 @@ def test_a_last_line_that_goes_on_since_is_read_as_it_was(file: Path) -> None:
 def test_batches_are_of_bounded_rows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "BATCH_ROWS_MAX", 10)
     file.write_bytes(b"x\n" * 25)
-    assert [batch.num_rows for batch in LineReader("utf-8", "strict")([whole(file)])] == [10, 10, 5]
+    assert [batch.num_rows for batch in LineReader(TextLines("utf-8", "strict"))([whole(file)])] == [10, 10, 5]
 
 
 def test_the_reader_travels(file: Path) -> None:
     file.write_bytes(b"one\n")
-    reader, piece = pickle.loads(pickle.dumps((LineReader("utf-8", "strict"), whole(file))))  # noqa: S301
+    reader, piece = pickle.loads(pickle.dumps((LineReader(TextLines("utf-8", "strict")), whole(file))))  # noqa: S301
     assert [batch.to_pylist() for batch in reader([piece])] == [[{"value": "one", "path": str(file), "position": 0}]]
 
 
@@ -170,7 +172,7 @@ def test_a_compressed_file_that_is_not_what_it_was_is_named(file: Path) -> None:
 
 
 def fingerprint(piece: Piece, encoding: str = "utf-8", errors: str = "strict") -> int:
-    reading = LineReader(encoding, errors)([piece])
+    reading = LineReader(TextLines(encoding, errors))([piece])
     while True:
         try:
             next(reading)

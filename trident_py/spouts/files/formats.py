@@ -1,0 +1,336 @@
+"""The formats of lines: text, JSON and CSV. Each converts the lines of a block to columns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from attrs import field, frozen
+from pyarrow import csv
+from pyspark.sql import types as t
+
+from trident_py.errors import SpoutError, TopologyError
+from trident_py.rows.json_values import check_json_type, json_decoder, text_decoder
+from trident_py.rows.schema import arrow_array, arrow_schema, schema_of, shown
+
+FORMATS = ("text", "json", "csv")
+ON_ERROR = ("fail", "null", "skip")
+
+_LF, _CR = 10, 13
+_BOM = b"\xef\xbb\xbf"
+_TEXT_FIELDS = "value string, path string, position bigint"
+_PATH, _POSITION = t.StructField("_path", t.StringType()), t.StructField("_position", t.LongType())
+
+
+@frozen
+class Lines:
+    """Whole lines of a file.
+
+    Attributes:
+        position: the position of the block in the file.
+        starts: the beginning of each line in the block.
+        ends: the end of the text of each line.
+    """
+
+    path: str
+    position: int
+    block: bytes
+    starts: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, path: str, position: int, block: bytes) -> Lines:
+        """Return the lines of ``block``; only the last may lack a line feed."""
+        data = np.frombuffer(block, np.uint8)
+        ends = np.flatnonzero(data == _LF)
+        starts = np.concatenate(([0], ends + 1))
+        if block.endswith(b"\n"):
+            starts = starts[:-1]
+        returns = (ends > 0) & (data[ends - 1] == _CR)
+        ends = ends - returns
+        if len(starts) > len(ends):
+            ends = np.append(ends, len(block))
+        return cls(path, position, block, starts, ends)
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return len(self.starts)
+
+    def texts(self) -> Iterator[bytes]:
+        """Yield the text of each line."""
+        return (self.block[start:end] for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True))
+
+    def some(self, chosen: slice | np.ndarray) -> Lines:
+        """Return the lines at these places."""
+        return Lines(self.path, self.position, self.block, self.starts[chosen], self.ends[chosen])
+
+    def without_bom(self) -> Lines:
+        """Return the lines without the byte order mark at the beginning of a file."""
+        begins = not self.position and len(self) and not self.starts[0]
+        if not (begins and self.block.startswith(_BOM)):
+            return self
+        starts = self.starts.copy()
+        starts[0] = min(len(_BOM), self.ends[0])
+        return Lines(self.path, self.position, self.block, starts, self.ends)
+
+    @property
+    def place(self) -> str:
+        """The first line, for messages."""
+        return f"file {self.path!r}, the line at byte {self.position + int(self.starts[0])}"
+
+
+class LineFormat(ABC):
+    """The format of the lines of a file."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> t.StructType:
+        """The fields of the rows; the last two are the path of the file, and the position of the line."""
+
+    @abstractmethod
+    def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
+        """Return the columns except the last two, and the lines that they are of.
+
+        Raises:
+            SpoutError: a line can't be read, and may not be left out.
+        """
+
+    def columns(self, lines: Lines) -> list[pa.Array]:
+        """Return all columns of these lines, as in `fields`."""
+        columns, kept = self.read(lines)
+        return [*columns, pa.repeat(kept.path, len(kept)), pa.array(kept.starts + kept.position, pa.int64())]
+
+
+@frozen
+class TextLines(LineFormat):
+    """Lines of text.
+
+    Attributes:
+        encoding: the encoding of the files.
+        errors: how to treat a line that is not in that encoding, as in ``open``.
+    """
+
+    encoding: str
+    errors: str
+    fields: ClassVar[t.StructType] = schema_of(_TEXT_FIELDS)
+
+    def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
+        """Return the texts."""
+        if self.encoding == "utf-8" and _is_utf8(lines.block):
+            offsets = np.zeros(len(lines) + 1, np.int32)
+            np.cumsum(lines.ends - lines.starts, out=offsets[1:])
+            text = lines.block.replace(b"\r\n", b"\n").translate(None, b"\n")
+            return [pa.StringArray.from_buffers(len(lines), pa.py_buffer(offsets), pa.py_buffer(text))], lines
+        return [pa.array(self._decoded(lines), pa.string())], lines
+
+    def _decoded(self, lines: Lines) -> Iterator[str]:
+        for start, text in zip(lines.starts.tolist(), lines.texts(), strict=True):
+            try:
+                yield text.decode(self.encoding, self.errors)
+            except UnicodeDecodeError as error:
+                raise SpoutError(
+                    f"file {lines.path!r} is not {self.encoding} at byte {lines.position + start + error.start} "
+                    f"({error.reason}); to fix this: give FileSpout its encoding=, or errors='replace'"
+                ) from error
+
+
+def _is_utf8(block: bytes) -> bool:
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@frozen
+class RecordLines(LineFormat):
+    """Lines with a record each; empty lines are skipped.
+
+    Attributes:
+        record: the fields of a record.
+        on_error: the treatment of a line that can't be read: one of `ON_ERROR`.
+    """
+
+    record: t.StructType
+    on_error: str
+    kind: ClassVar[str]
+
+    @property
+    def fields(self) -> t.StructType:
+        return t.StructType([*self.record.fields, _PATH, _POSITION])
+
+    @abstractmethod
+    def parse(self, lines: Lines) -> list[pa.Array]:
+        """Return the columns of the record, with a value for each line; raise any exception if a line is wrong."""
+
+    def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
+        """Read all lines at once; if some can't be read, find them by halving."""
+        given = lines.without_bom()
+        there = given.some(np.flatnonzero(given.ends > given.starts))
+        parts, kept = [self._nothing(0)], list[Lines]()
+        waiting = [there] if len(there) else []
+        while waiting:
+            some = waiting.pop()
+            try:
+                parts.append(self.parse(some))
+            except Exception as error:
+                if len(some) > 1:
+                    middle = len(some) // 2
+                    waiting += [some.some(slice(middle, None)), some.some(slice(middle))]
+                    continue
+                if self.on_error == "fail":
+                    raise SpoutError(
+                        f"{some.place}: it is not {self.kind} of {self.record.simpleString()}: {error}; to fix this: "
+                        f"correct it, or set on_decode_error='null' or 'skip' to continue without it"
+                    ) from error
+                if self.on_error == "skip":
+                    continue
+                parts.append(self._nothing(1))
+            kept.append(some)
+        columns = [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
+        read = np.concatenate([np.zeros(0, np.int64), *(each.starts for each in kept)])
+        return columns, there.some(np.isin(there.starts, read))
+
+    def _nothing(self, count: int) -> list[pa.Array]:
+        return [pa.nulls(count, each.type) for each in arrow_schema(self.record)]
+
+
+@frozen
+class JsonLines(RecordLines):
+    """A JSON object in each line; fields that it lacks are NULL, and others are left out."""
+
+    kind: ClassVar[str] = "json"
+
+    def parse(self, lines: Lines) -> list[pa.Array]:
+        """Decode each line."""
+        decode = json_decoder(self.record)
+        found = arrow_array([decode(text) for text in lines.texts()], t.StructField("record", self.record))
+        return [column.cast(each.type) for column, each in zip(found.flatten(), arrow_schema(self.record), strict=True)]
+
+
+@frozen
+class CsvLines(RecordLines):
+    """Values between separators in each line.
+
+    Attributes:
+        header: whether the first line of each file has the names of the fields.
+        sep, quote: the separator of values, and the character around values that contain it.
+        null: the text of NULL, unless it is quoted.
+    """
+
+    header: bool
+    sep: str
+    quote: str
+    null: str
+    kind: ClassVar[str] = "csv"
+    _decoders: Mapping[str, Callable[[str], Any]] = field(init=False, eq=False)
+
+    @_decoders.default
+    def _of_times(self) -> Mapping[str, Callable[[str], Any]]:
+        kinds = (t.TimestampType, t.TimestampNTZType)
+        return {each.name: text_decoder(each.dataType) for each in self.record if isinstance(each.dataType, kinds)}
+
+    def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
+        """Check the header, if the lines begin with it; then read the others."""
+        if self.header and not lines.position and len(lines):
+            self._check_header(lines.without_bom())
+            lines = lines.some(slice(1, None))
+        return super().read(lines)
+
+    def _check_header(self, lines: Lines) -> None:
+        names = self._table(lines.some(slice(1)), self.record.names, {}).to_pylist()
+        found = list(names[0].values()) if names else []
+        if found != self.record.names:
+            raise SpoutError(
+                f"{lines.place}: the header names the fields {found}, and schema= has {self.record.names}; to fix "
+                f"this: give FileSpout the fields of the file, in its order"
+            )
+
+    def parse(self, lines: Lines) -> list[pa.Array]:
+        """Let Arrow read all lines; times are read as JSON's are."""
+        types = {each.name: pa.string() if each.name in self._decoders else each.type for each in self._arrow}
+        table = self._table(lines, self.record.names, types)
+        if table.num_rows != len(lines):
+            raise ValueError("a quoted value contains the end of the line")
+        return [self._column(table, each) for each in self.record.fields]
+
+    @property
+    def _arrow(self) -> pa.Schema:
+        return arrow_schema(self.record)
+
+    def _column(self, table: pa.Table, of: t.StructField) -> pa.Array:
+        column = table.column(of.name).combine_chunks()
+        decode = self._decoders.get(of.name)
+        if decode is None:
+            return column
+        return arrow_array([None if text is None else decode(text) for text in column.to_pylist()], of)
+
+    def _table(self, lines: Lines, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+        text = b"\n".join(lines.texts())
+        return csv.read_csv(
+            pa.BufferReader(text + b"\n"),
+            csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 2),
+            csv.ParseOptions(delimiter=self.sep, quote_char=self.quote, newlines_in_values=False),
+            csv.ConvertOptions(
+                column_types=types or dict.fromkeys(names, pa.string()),
+                null_values=[self.null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+
+
+_CSV_OPTIONS: Mapping[str, Any] = {"header": False, "sep": ",", "quote": '"', "nullValue": ""}
+
+
+def format_of(
+    name: object,
+    schema: str | t.StructType | None,
+    options: Mapping[str, Any] | None,
+    on_decode_error: object,
+    text: TextLines,
+) -> LineFormat:
+    """Return the format for the arguments of a user.
+
+    Raises:
+        TopologyError: an argument can't work.
+    """
+    for what, given, choices in (("format", name, FORMATS), ("on_decode_error", on_decode_error, ON_ERROR)):
+        if given not in choices:
+            raise TopologyError(f"{what} is one of {', '.join(map(repr, choices))}, not {shown(given)}")
+    if options and name != "csv":
+        raise TopologyError(f"format={name!r} takes no options")
+    if name != "text" and text != TextLines("utf-8", "strict"):
+        raise TopologyError(f"format={name!r} is read as UTF-8, and takes no encoding= or errors=")
+    if name == "text" and schema is not None:
+        raise TopologyError("format='text' takes no schema: its rows have value, path and position")
+    if name != "text" and schema is None:
+        raise TopologyError(f"format={name!r} needs schema=, the fields of the records")
+    return text if schema is None else _of_records(name, schema_of(schema), str(on_decode_error), options or {})
+
+
+def _of_records(name: object, fields: t.StructType, on_error: str, options: Mapping[str, Any]) -> RecordLines:
+    if taken := [each.name for each in (_PATH, _POSITION) if each.name in fields.names]:
+        raise TopologyError(f"the schema can't have a field {taken[0]!r}: the spout adds it")
+    if name == "json":
+        check_json_type(fields)
+        return JsonLines(fields, on_error)
+    return _csv(fields, on_error, options)
+
+
+def _csv(fields: t.StructType, on_error: str, options: Mapping[str, Any]) -> CsvLines:
+    for each in fields:
+        if isinstance(each.dataType, t.StructType | t.ArrayType | t.MapType | t.BinaryType):
+            raise TopologyError(f"the field {each.name!r} is {each.dataType.simpleString()}, which CSV has not")
+    if unknown := sorted(set(options) - set(_CSV_OPTIONS)):
+        raise TopologyError(f"there is no option {unknown[0]!r} of csv; there are {', '.join(_CSV_OPTIONS)}")
+    given = {**_CSV_OPTIONS, **options}
+    for name in ("sep", "quote"):
+        if not (isinstance(given[name], str) and len(given[name]) == 1 and given[name].isascii()):
+            raise TopologyError(f"options['{name}'] is one ASCII character, not {shown(given[name])}")
+    if not isinstance(given["header"], bool) or not isinstance(given["nullValue"], str):
+        raise TopologyError("options['header'] is True or False, and options['nullValue'] is a text")
+    return CsvLines(fields, on_error, given["header"], given["sep"], given["quote"], given["nullValue"])
