@@ -38,7 +38,7 @@ from trident_py.planner.plan import Branch, plan
 from trident_py.rows.row import hash_rows
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.spouts.files.content import open_content
-from trident_py.spouts.files.files import FileEmitter, FileSpout
+from trident_py.spouts.files.files import FileEmitter
 from trident_py.spouts.files.formats import TextLines
 from trident_py.spouts.files.identity import Identity
 from trident_py.spouts.files.lines import LineReader, Piece
@@ -67,7 +67,7 @@ ROWS = [
     )
     for n in range(500)
 ]
-LINES = schema_of(FileSpout.output_schema)
+LINES = TextLines.fields
 TABLE = arrow_table(ROWS, SCHEMA)
 ATTEMPT = TransactionAttempt(3, 1)
 

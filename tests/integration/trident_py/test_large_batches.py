@@ -33,7 +33,7 @@ from trident_py.topology import TridentTopology
 
 pytestmark = pytest.mark.spark
 
-LINES = schema_of(FileSpout.output_schema)
+LINES = TextLines.fields
 TEXT = "one two\nthree\n\ntwo two\r\nfünf\n"
 WORDS = Counter(TEXT.split())
 
