@@ -1,6 +1,6 @@
 """Where the time of a small transaction goes: a flame graph of the driver's threads, and what each step costs.
 
-    python -m benchmarks.profile [--transactions 60] [--pending 1] [--svg FILE]
+    python -m benchmarks.profile [--transactions 60] [--pending 1] [--resident 0] [--svg FILE]
 
 The threads of the topology are looked at every few milliseconds, waiting or not: waiting for the JVM is most of it.
 Calls inside PySpark are one frame, so that what we call can be read.
@@ -20,7 +20,7 @@ from html import escape
 from pathlib import Path
 from types import FrameType
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from benchmarks.sizes import FULL
 from benchmarks.small import Turn, sentences
@@ -140,13 +140,15 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description="Profiles small transactions.")
     parser.add_argument("--transactions", type=int, default=60)
     parser.add_argument("--pending", type=int, default=1)
+    parser.add_argument("--resident", type=int, default=0, help="how many tasks stay; 0: Spark jobs")
     parser.add_argument("--svg", type=Path)
     arguments = parser.parse_args(argv)
     batches = list(sentences(WARM_UP + arguments.transactions, FULL))
     sampler = Sampler()
     with Stage.standing() as stage, stage.session(SMALL) as spark:
         turn = Turn.of(stage, arguments.pending)
-        with turn.topology.start(stage.config(arguments.pending), spark=spark) as query:
+        config = evolve(stage.config(arguments.pending), resident_tasks=arguments.resident)
+        with turn.topology.start(config, spark=spark) as query:
             turn.feed.hand_out(batches[:WARM_UP])
             query.process_all_available()
             with sampler.running():
@@ -157,7 +159,8 @@ def main(argv: list[str] | None = None) -> int:
     whole = 1000 * seconds / arguments.transactions
     seen_once = whole / sampler.looks
     if arguments.svg:
-        title = f"a transaction of 10 sentences, {arguments.pending} pending: {whole:.0f} ms"
+        way = "a resident task" if arguments.resident else "Spark jobs"
+        title = f"a transaction of 10 sentences, {arguments.pending} pending, by {way}: {whole:.1f} ms"
         arguments.svg.write_text(flame(sampler.stacks, seen_once, title))
     print(json.dumps({"ms_a_transaction": round(whole, 1), "steps": steps(sampler.stacks, seen_once)}))
     return 0
