@@ -26,6 +26,7 @@ from trident_py import (
     IBatchSpout,
     ICommitterTridentSpout,
     PoisonBatchError,
+    ReducerAggregator,
     RetryPolicy,
     SQLiteState,
     SQLSink,
@@ -78,6 +79,31 @@ def numbers(topology: TridentTopology, mended: Path, rows: int = 8) -> Any:
 def select(path: Path, query: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(path)) as connection:
         return sorted(connection.execute(query).fetchall())
+
+
+class SumOfGood(ReducerAggregator[int]):
+    """Runs in the commit, and can't take one of the rows."""
+
+    def init(self) -> int:
+        return 0
+
+    def reduce(self, curr: int, row: Any) -> int:
+        if row.n == BAD:
+            raise ValueError(f"{row.n} is bad")
+        return curr + int(row.n)
+
+
+def test_of_transactions_that_commit_together_only_the_one_that_fails_is_parked(tmp_path: Path) -> None:
+    topology = TridentTopology("sums")
+    rows = topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, *[(n,) for n in range(1, 41)]))
+    state = SQLiteState(tmp_path / "sums.db", table="sums")
+    kinds = rows.map(lambda row: (row.n, "odd" if row.n % 2 else "even"), "n bigint, kind string")
+    kinds.group_by("kind").persistent_aggregate(state, SumOfGood(), "sum bigint")
+    query = run(topology, LocalCoordination(), max_spout_pending=16, state_dir=tmp_path)
+    assert [each.txid for each in query.parked()] == [BAD]
+    query.stop()
+    even = sum(range(2, 41, 2)) - BAD
+    assert select(tmp_path / "sums.db", "SELECT kind, sum FROM sums") == [("even", even), ("odd", sum(range(1, 41, 2)))]
 
 
 def test_a_batch_with_a_bad_row_is_parked_and_counts_once_it_is_released(tmp_path: Path) -> None:
