@@ -1,10 +1,11 @@
 """Storm's Trident row by row: what becomes of each here, and the test that shows it.
 
 The rows are in ``part_a.txt`` (the interface), ``part_b.txt`` (how the coordinator behaves), ``part_d.txt`` (what
-was found wrong in it) and ``part_k.txt`` (what Storm's own tests of its Kafka spout try), a line each: ``id | Storm |
-verdict | here | test``. A test is called by its function's name, with its file in front where others have that name; a
-parameter of it may follow in brackets. Whoever builds what is "not yet" there changes that line, and runs ``python -m
-tests.conformance``, which writes the table of ``docs/reference/storm.md``.
+was found wrong in it), ``part_k.txt`` (what Storm's own tests of its Kafka spout try) and ``part_p.txt`` (its other
+tests, and its programs), a line each: ``id | Storm | verdict | here | test``. A test is called by its function's name,
+with its file in front where others have that name; a parameter of it may follow in brackets. Whoever builds what is
+"not yet" there changes that line, and runs ``python -m tests.conformance``, which writes the table of
+``docs/reference/storm.md``.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ PART_B = {
 PART_K = {"KE": 15, "KP": 5, "KC": 3, "KF": 3}
 """How many cases Storm's tests of its Kafka spout have, by what they are about."""
 
+PART_P = {"TI": 9}
+"""How many integration tests Storm has."""
+
 DEFECTS = 20
 """How many defects were found; ``c``, beside them, is the matrix of guarantees."""
 
@@ -56,7 +60,7 @@ REPORTED = (25, 88, 108, 368, 587, 1540, 1628, 1708, 1712, 1898, 2504, 3280, 330
 """Storm's issues that its users have reported, by number, and that no other row is about."""
 
 IDS = [
-    *(f"{section}{number}" for section, count in (PART_A | PART_K).items() for number in range(1, count + 1)),
+    *(f"{section}{number}" for section, count in (PART_A | PART_K | PART_P).items() for number in range(1, count + 1)),
     *(f"{section}-{number}" for section, count in PART_B.items() for number in range(1, count + 1)),
     "b.0",
     "c",
@@ -69,6 +73,7 @@ PARTS = {
     "part_b.txt": "How the coordinator behaves",
     "part_d.txt": "Guarantees and known defects of Storm",
     "part_k.txt": "Reading Kafka",
+    "part_p.txt": "Programs of Storm's",
 }
 
 
