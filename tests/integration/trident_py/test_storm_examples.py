@@ -27,3 +27,7 @@ def printed(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_trident_word_count(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("trident_word_count", capsys) == ["DRPC RESULT: [['the', 5], ['jumped', 1]]"]
+
+
+def test_trident_map_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("trident_map_example", capsys) == [*["THE"] * 5, "DRPC RESULT: [[5]]"]
