@@ -31,3 +31,8 @@ def test_trident_word_count(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_trident_map_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("trident_map_example", capsys) == [*["THE"] * 5, "DRPC RESULT: [[5]]"]
+
+
+def test_trident_windowing(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = [*range(100, 1000, 100), 1000, 1000, 1000]
+    assert printed("trident_windowing", capsys) == [f"Received tuple: [{count}]" for count in counts]
