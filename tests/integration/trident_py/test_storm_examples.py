@@ -36,3 +36,25 @@ def test_trident_map_example(capsys: pytest.CaptureFixture[str]) -> None:
 def test_trident_windowing(capsys: pytest.CaptureFixture[str]) -> None:
     counts = [*range(100, 1000, 100), 1000, 1000, 1000]
     assert printed("trident_windowing", capsys) == [f"Received tuple: [{count}]" for count in counts]
+
+
+def test_debug_memory_map_state(capsys: pytest.CaptureFixture[str]) -> None:
+    """The updates of one call are in no order in Storm."""
+    first = (
+        "ago 1, and 2, bought 1, candy 1, cow 1, four 1, jumped 1, man 1, moon 1, over 1, score 1, seven 1, some 1, "
+        "store 1, the 4, to 1, went 1, years 1"
+    )
+    second = "apples 1, be 2, can 1, eat 1, how 1, many 1, not 1, or 1, person 1, the 1, to 2, you 1"
+    *lines, counts = printed("debug_memory_map_state", capsys)
+    assert lines == [*updates(0, first), "Throwing FailedException", *updates(1, first), *updates(2, second)]
+    assert counts == (
+        "ago 1, and 2, apples 1, be 2, bought 1, can 1, candy 1, cow 1, eat 1, four 1, how 1, jumped 1, man 1, "
+        "many 1, moon 1, not 1, or 1, over 1, person 1, score 1, seven 1, some 1, store 1, the 5, to 3, went 1, "
+        "years 1, you 1"
+    )
+
+
+def updates(call: int, words: str) -> list[str]:
+    """Return the lines of one call of ``multi_update``."""
+    found = [each.split() for each in words.split(", ")]
+    return [f"updateCount = {call}, keys = [{word}] => updaterArgs = {partial}" for word, partial in found]
