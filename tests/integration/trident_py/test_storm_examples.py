@@ -10,6 +10,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "storm"
 
@@ -58,3 +59,13 @@ def updates(call: int, words: str) -> list[str]:
     """Return the lines of one call of ``multi_update``."""
     found = [each.split() for each in words.split(", ")]
     return [f"updateCount = {call}, keys = [{word}] => updaterArgs = {partial}" for word, partial in found]
+
+
+@pytest.mark.spark
+def test_trident_min_max_of_devices(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("trident_min_max_of_devices", capsys) == [
+        "#### device with min id: [17, 5]",
+        "#### device with max count: [204, 731]",
+        "#### device with min id: [3, 20]",
+        "#### device with max count: [700, 20]",
+    ]
