@@ -69,3 +69,17 @@ def test_trident_min_max_of_devices(spark: SparkSession, capsys: pytest.CaptureF
         "#### device with min id: [3, 20]",
         "#### device with max count: [700, 20]",
     ]
+
+
+@pytest.mark.spark
+def test_trident_min_max_of_vehicles(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("trident_min_max_of_vehicles", capsys) == [
+        "#### slowest vehicle: Vehicle--1 0 1.0 by Driver--1",
+        "#### fastest vehicle: Vehicle-7 96 3.4 by Driver-7",
+        "#### least efficient vehicle: Vehicle--1 0 1.0 by Driver--1",
+        "#### most efficient vehicle: Vehicle-2 11 4.9 by Driver-2",
+        "#### slowest vehicle: Vehicle-18 3 1.7 by Driver-18",
+        "#### fastest vehicle: Vehicle-15 92 1.8 by Driver-15",
+        "#### least efficient vehicle: Vehicle-18 3 1.7 by Driver-18",
+        "#### most efficient vehicle: Vehicle-11 44 4.6 by Driver-11",
+    ]
