@@ -1,9 +1,9 @@
-"""How many people saw a link? Storm's classic of distributed RPC: a request runs through a topology of its own.
+"""How many people saw a link? Storm's TridentReach: a request runs through a topology of its own.
 
 Who shared a link and who follows whom is in two states that other systems fill, here two dicts. A request asks the
 first for the people who shared its link, the second for the followers of each, and counts those that are different::
 
-    python examples/reach.py https://storm.apache.org
+    python examples/reach.py foo.com/blog/1
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from trident_py.operations import Count, MapGet
 from trident_py.states import ReadOnlyMapState, ReadOnlyState, StateFactory
 
 SHARED_BY = {
-    "https://storm.apache.org": ["sally", "bob", "tim"],
-    "https://spark.apache.org": ["tim"],
+    "foo.com/blog/1": ["sally", "bob", "tim", "george", "nathan"],
+    "engineering.twitter.com/blog/5": ["adam", "david", "sally", "nathan"],
+    "tech.backtype.com/blog/123": ["tim", "mike", "john"],
 }
 FOLLOWERS = {
-    "sally": ["bob", "tim", "alice", "adam", "jim"],
-    "bob": ["sally", "nathan", "jim", "adam"],
+    "sally": ["bob", "tim", "alice", "adam", "jim", "chris", "jai"],
+    "bob": ["sally", "nathan", "jim", "mary", "david", "vivian"],
     "tim": ["alex"],
+    "nathan": ["sally", "bob", "adam", "harry", "chris", "vivian", "emily", "jordan"],
+    "adam": ["david", "carissa"],
+    "mike": ["john", "bob"],
+    "john": ["alice", "nathan", "jim", "mike", "bob"],
 }
 
 
