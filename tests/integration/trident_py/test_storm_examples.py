@@ -7,10 +7,14 @@ examples have (their cycles end, and their random numbers are fixed), and printe
 from __future__ import annotations
 
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
+
+from tests.servers.kafka import KafkaBroker
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "storm"
 
@@ -83,3 +87,19 @@ def test_trident_min_max_of_vehicles(spark: SparkSession, capsys: pytest.Capture
         "#### least efficient vehicle: Vehicle-18 3 1.7 by Driver-18",
         "#### most efficient vehicle: Vehicle-11 44 4.6 by Driver-11",
     ]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_trident_kafka_client(
+    spark: SparkSession, kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The originals send random texts, so what they would print is known without running them: each record once."""
+    topics = ["test-trident", "test-trident-1"]
+    for made in kafka_broker.admin.create_topics([NewTopic(topic, 2, 1) for topic in topics]).values():
+        made.result()
+    monkeypatch.setattr(sys, "argv", ["trident_kafka_client.py", kafka_broker.servers])
+    lines = printed("trident_kafka_client", capsys)
+    records = [f"DEBUG: Row(str='{topic}: {number}')" for topic in topics for number in range(5)]
+    assert (lines[0], sorted(lines[1:11])) == ("named topics", sorted(records))
+    assert (lines[11], sorted(lines[12:])) == ("wildcard topics", sorted(records))
