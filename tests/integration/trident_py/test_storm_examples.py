@@ -1,7 +1,8 @@
 """Storm's example programs, as examples/storm has them, print what the originals gave for the same input.
 
-The originals are those of storm-starter. They ran once in a ``LocalCluster`` of Storm 2.8.3, over the input that the
-examples have (their cycles end, and their random numbers are fixed), and printed what is written here.
+The originals of storm-starter ran once in a ``LocalCluster`` of Storm 2.8.3, over the input of the examples: their
+cycles end, and their random numbers are fixed. They printed what is written here. The originals that need Kafka, Redis,
+HDFS or a database did not run: what they give follows from their input.
 """
 
 from __future__ import annotations
@@ -94,7 +95,6 @@ def test_trident_min_max_of_vehicles(spark: SparkSession, capsys: pytest.Capture
 def test_trident_kafka_client(
     spark: SparkSession, kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The originals send random texts, so what they would print is known without running them: each record once."""
     topics = ["test-trident", "test-trident-1"]
     for made in kafka_broker.admin.create_topics([NewTopic(topic, 2, 1) for topic in topics]).values():
         made.result()
@@ -103,3 +103,8 @@ def test_trident_kafka_client(
     records = [f"DEBUG: Row(str='{topic}: {number}')" for topic in topics for number in range(5)]
     assert (lines[0], sorted(lines[1:11])) == ("named topics", sorted(records))
     assert (lines[11], sorted(lines[12:])) == ("wildcard topics", sorted(records))
+
+
+@pytest.mark.spark
+def test_user_persistence(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed("user_persistence", capsys) == ["(1, 'peter', 'R&D')", "(2, 'bob', 'Finance')"]
