@@ -108,3 +108,14 @@ def test_trident_kafka_client(
 @pytest.mark.spark
 def test_user_persistence(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("user_persistence", capsys) == ["(1, 'peter', 'R&D')", "(2, 'bob', 'Finance')"]
+
+
+@pytest.mark.spark
+def test_trident_file(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sorted(printed("trident_file", capsys)) == [
+        "four score and seven years ago,3",
+        "how many apples can you eat,4",
+        "the cow jumped over the moon,1",
+        "the man went to the store and bought some candy,2",
+        "to be or not to be the person,5",
+    ]
