@@ -16,6 +16,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
 from tests.servers.kafka import KafkaBroker
+from tests.servers.redis_server import RedisServer
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "storm"
 
@@ -119,3 +120,14 @@ def test_trident_file(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -
         "the man went to the store and bought some candy,2",
         "to be or not to be the person,5",
     ]
+
+
+@pytest.mark.redis
+def test_word_count_redis_map(
+    redis: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["word_count_redis_map.py", redis])
+    words = ["storm", "trident", "needs", "javadoc"]
+    assert printed("word_count_redis_map", capsys) == [f"[{word}, {count}]" for count in (None, 1) for word in words]
+    with redis_server.client() as client:
+        assert client.hgetall("test") == {f'["{word}"]': "2" for word in words}
