@@ -6,9 +6,10 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import field, frozen
+import attrs
+from attrs import frozen
 from pyspark.sql import types as t
 
 from coordinators.values.secret import Secret, as_secret
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from trident_py.states.redis.server import Server
 
 _TEXT = ("utf-8", "strict")
+Place: TypeAlias = tuple[str, str | None]
+"""The name of a key, and a field if it is one of a hash."""
+
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -48,30 +52,25 @@ class RedisLookup(ReadOnlyState):
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def find(self, keys: Sequence[str]) -> list[Found]:
-        """Return the stored value of each of ``keys``, in their order; makes two requests to the server.
+    def find(self, places: Sequence[Place]) -> list[Found]:
+        """Return the stored value of each of ``places``, in their order; makes two requests to the server.
 
         Raises:
-            StateError: a key holds neither a string, a set nor a hash.
+            StateError: a key holds neither a string, a set nor a hash, or has no fields.
             StoreBusyException: the server is unavailable, or the type of a key changed between the two requests.
         """
         from trident_py.states.redis.server import explained
 
-        where = "RedisQuery"
-        with explained(where), closing(self._server.client(decode_responses=False)) as client:
-            kinds = [kind.decode() for kind in self._visit(client, [("TYPE", key) for key in keys])]
-            calls = [(_READ[kind], key) for key, kind in zip(keys, kinds, strict=True) if kind in _READ]
+        with explained("RedisQuery"), closing(self._server.client(decode_responses=False)) as client:
+            kinds = [kind.decode() for kind in self._visit(client, [("TYPE", key) for key, _ in places])]
+            calls = [_call(place, kind) for place, kind in zip(places, kinds, strict=True) if kind != "none"]
             answers = iter(self._visit(client, calls))
-        if others := [(key, kind) for key, kind in zip(keys, kinds, strict=True) if kind not in (*_READ, "none")]:
-            raise StateError(
-                f"{where}: key {others[0][0]!r} holds a {others[0][1]}; it looks up strings, sets and hashes only"
-            )
         return [
-            Found(key, kind, next(answers)) if kind in _READ else Found(key, kind)
-            for key, kind in zip(keys, kinds, strict=True)
+            _found(place, kind, None if kind == "none" else next(answers))
+            for place, kind in zip(places, kinds, strict=True)
         ]
 
-    def _visit(self, client: Any, calls: Sequence[tuple[str, str]]) -> list[Any]:
+    def _visit(self, client: Any, calls: Sequence[tuple[str, ...]]) -> list[Any]:
         pipeline = client.pipeline(transaction=False)
         for call in calls:
             pipeline.execute_command(*call)
@@ -88,6 +87,29 @@ class RedisLookup(ReadOnlyState):
 
 _READ: Mapping[str, str] = {"string": "GET", "set": "SMEMBERS", "hash": "HGETALL"}
 """The command that reads each type of value."""
+
+
+def _call(place: Place, kind: str) -> tuple[str, ...]:
+    """Return the command that reads a place.
+
+    Raises:
+        StateError: no command can.
+    """
+    key, part = place
+    if kind not in _READ:
+        raise StateError(f"RedisQuery: key {key!r} holds a {kind}; it looks up strings, sets and hashes only")
+    if part is None:
+        return (_READ[kind], key)
+    if kind != "hash":
+        raise StateError(f"RedisQuery: key {key!r} holds a {kind}, which has no fields; to fix this: leave field= out")
+    return ("HGET", key, part)
+
+
+def _found(place: Place, kind: str, value: Any) -> Found:
+    key, part = place
+    if part is None:
+        return Found(key, kind, value)
+    return Found(f"{key} {part}", "none" if value is None else "string", value)
 
 
 @frozen
@@ -107,35 +129,38 @@ class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
 
     Args:
         url: as for `RedisState`; a replica is sufficient.
-        key: the name of the key; ``{field}`` stands for the value of an input field, ``{{`` for a brace.
+        key: the name of the key; ``{item}`` stands for the value of the input field ``item``, ``{{`` for a brace.
+        field: the name of a field, in the same way: looks up only this field of a hash, like a string.
 
     Raises:
-        TopologyError: ``key`` is not such a text.
+        TopologyError: ``key`` or ``field`` is not such a text.
         StateError: ``url`` is not a Redis URL.
         ConfigError: redis-py is not installed.
     """
 
     needs = (RedisLookup,)
 
-    url: Secret = field(converter=as_secret)
-    key: str = field(kw_only=True)
+    url: Secret = attrs.field(converter=as_secret)
+    key: str = attrs.field(kw_only=True)
+    field: str | None = attrs.field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         self._server()
 
     @key.validator
     def _check_key(self, _: object, key: object) -> None:
-        try:
-            parts = list(string.Formatter().parse(key)) if isinstance(key, str) else []
-        except ValueError as error:
-            raise TopologyError(f"key= of RedisQuery is a text such as 'price:{{item}}', not {shown(key)}") from error
-        if not parts or any(name is not None and (not name.isidentifier() or spec) for _, name, spec, _ in parts):
-            raise TopologyError(f"key= of RedisQuery is a text such as 'price:{{item}}', not {shown(key)}")
+        _check_template("key", "price:{item}", key)
+
+    @field.validator
+    def _check_field(self, _: object, name: object) -> None:
+        if name is not None:
+            _check_template("field", "{item}", name)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the input fields that the key is made of."""
-        return tuple(name for _, name, _, _ in string.Formatter().parse(self.key) if name is not None)
+        """The names of the input fields that key and field are made of."""
+        parts = [*string.Formatter().parse(self.key), *string.Formatter().parse(self.field or "")]
+        return tuple(name for _, name, _, _ in parts if name is not None)
 
     def ensure_usable(self) -> None:
         """Check that the server answers and accepts the user."""
@@ -164,10 +189,10 @@ class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
 
     def batch_retrieve(self, state: RedisLookup, args: Sequence[Any]) -> Sequence[Found]:
         """Return the stored value for each of ``args``; a key is looked up once."""
-        wanted = [self._key_of(row) for row in args]
-        keys = list(dict.fromkeys(key for key in wanted if key is not None))
-        found = {each.key: each for each in (state.find(keys) if keys else ())}
-        return [Found("", "none") if key is None else found[key] for key in wanted]
+        wanted = [self._place_of(row) for row in args]
+        places = list(dict.fromkeys(place for place in wanted if place is not None))
+        found = dict(zip(places, state.find(places) if places else (), strict=True))
+        return [Found("", "none") if place is None else found[place] for place in wanted]
 
     def execute(self, row: Any, result: Found, collector: TridentCollector) -> None:
         """Emit each row that was found."""
@@ -176,9 +201,11 @@ class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
         for values in _rows(result, collector.schema):
             collector.emit(values)
 
-    def _key_of(self, row: Any) -> str | None:
+    def _place_of(self, row: Any) -> Place | None:
         values = {name: row[name] for name in self.names}
-        return None if None in values.values() else self.key.format(**values)
+        if None in values.values():
+            return None
+        return self.key.format(**values), None if self.field is None else self.field.format(**values)
 
     def _server(self) -> Server:
         try:
@@ -186,6 +213,21 @@ class RedisQuery(StateFactory, QueryFunction[RedisLookup, Found]):
         except ImportError as error:
             raise ConfigError(f"RedisQuery needs redis ({error}): pip install 'trident-py[redis]'") from error
         return Server(self.url)
+
+
+def _check_template(argument: str, example: str, text: object) -> None:
+    """Check a text with names of input fields in braces.
+
+    Raises:
+        TopologyError: it is not such a text.
+    """
+    refused = TopologyError(f"{argument}= of RedisQuery is a text such as {example!r}, not {shown(text)}")
+    try:
+        parts = list(string.Formatter().parse(text)) if isinstance(text, str) else []
+    except ValueError as error:
+        raise refused from error
+    if not parts or any(name is not None and (not name.isidentifier() or spec) for _, name, spec, _ in parts):
+        raise refused
 
 
 def _rows(found: Found, out: t.StructType) -> list[tuple[Any, ...]]:

@@ -18,10 +18,10 @@ from trident_py.testing import LocalCoordination, run_batches
 from trident_py.topology import TridentTopology
 
 
-def looked_up(url: str, key: str, out: str, *items: str | None) -> dict[Any, int]:
+def looked_up(url: str, key: str, out: str, *items: str | None, field: str | None = None) -> dict[Any, int]:
     """Return how often each row of item and output fields goes on."""
     topology, rows = TridentTopology("asking"), MemoryMapState.factory()
-    asked = RedisQuery(url, key=key)
+    asked = RedisQuery(url, key=key, field=field)
     stream = topology.new_stream("items", FixedBatchSpout("item string", 10, *[(item,) for item in items]))
     found = stream.state_query(topology.new_static_state(asked), "item", asked, out)
     names = ["item", *[each.split()[0] for each in out.split(", ")]]
@@ -47,6 +47,20 @@ def test_a_set_is_a_row_for_each_member_and_a_hash_one_with_its_fields(redis: st
         client.hset("user:ann", mapping={"name": "Ann", "age": "41", "other": "x"})
     assert looked_up(redis, "tags:{item}", "tag string", "pen") == {("pen", "blue"): 1, ("pen", "ü"): 1}
     assert looked_up(redis, "user:{item}", "age int, mail string", "ann") == {("ann", 41, None): 1}
+
+
+@pytest.mark.redis
+def test_one_field_of_a_hash_is_looked_up_as_a_string_is(redis: str, redis_server: RedisServer) -> None:
+    with redis_server.client() as client:
+        client.hset("prices", mapping={"of pen": "3", "of ink": "x"})
+        client.set("one", "3")
+    rows = looked_up(redis, "prices", "price int", "pen", "gone", None, "pen", field="of {item}")
+    assert rows == {("pen", 3): 2}
+    assert looked_up(redis, "no {item}", "price int", "pen", field="{item}") == {}
+    with pytest.raises(PoisonBatchError, match=r"key 'prices of ink' holds b'x' .*, which is no int for the field"):
+        looked_up(redis, "prices", "price int", "ink", field="of {item}")
+    with pytest.raises(PoisonBatchError, match="key 'one' holds a string, which has no fields; to fix this: leave fie"):
+        looked_up(redis, "one", "price int", "pen", field="{item}")
 
 
 @pytest.mark.redis
@@ -80,6 +94,9 @@ def test_a_server_that_is_away_is_waited_for_and_ends_the_topology_when_patience
 def test_what_is_no_key_is_refused_where_it_is_written(key: Any) -> None:
     with pytest.raises(TopologyError, match="key= of RedisQuery is a text such as"):
         RedisQuery("redis://localhost", key=key)
+    if key is not None:
+        with pytest.raises(TopologyError, match="field= of RedisQuery is a text such as"):
+            RedisQuery("redis://localhost", key="a", field=key)
 
 
 @pytest.mark.parametrize(
