@@ -131,3 +131,13 @@ def test_word_count_redis_map(
     assert printed("word_count_redis_map", capsys) == [f"[{word}, {count}]" for count in (None, 1) for word in words]
     with redis_server.client() as client:
         assert client.hgetall("test") == {f'["{word}"]': "2" for word in words}
+
+
+@pytest.mark.redis
+def test_word_count_redis_lookup(
+    redis: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with redis_server.client() as client:
+        client.hset("test", mapping={"test_storm": 5, "test_needs": 7})
+    monkeypatch.setattr(sys, "argv", ["word_count_redis_lookup.py", redis])
+    assert printed("word_count_redis_lookup", capsys) == ["[storm, 5]", "[needs, 7]"]
