@@ -26,7 +26,6 @@ from trident_py import (
     FixedBatchSpout,
     Function,
     GroupedMultiReducer,
-    MapGet,
     MemoryMapState,
     MultiReducer,
     Negate,
@@ -40,7 +39,6 @@ from trident_py import (
     TumblingCount,
 )
 from trident_py.graph.rowwise import RowOperation
-from trident_py.planner.plan import plan
 from trident_py.worker.pipeline import RowPipeline
 
 
@@ -109,16 +107,6 @@ def test_G1_a_grouped_stream_knows_its_fields_and_its_stream(topology: TridentTo
     assert grouped.to_stream().schema == words.schema
     assert len(topology._graph.nodes) == 1  # as in Storm, nothing is made of it yet
     assert grouped.persistent_aggregate(MemoryMapState.factory(), Count(), "c").name == "named"
-
-
-def test_G5_a_grouped_stream_asks_a_state_as_its_stream_does(topology: TridentTopology, words: Stream) -> None:
-    counts = words.group_by("word").persistent_aggregate(MemoryMapState.factory(), Count(), "count")
-    get = MapGet()
-    asked = words.group_by("word").state_query(counts, "word", get, "before bigint")
-    plain = words.state_query(counts, "word", get, "before bigint")
-    assert asked.schema == plain.schema
-    assert asked._node.operation == plain._node.operation
-    assert len(plan(topology._graph).branches) == 3
 
 
 # --- operations -------------------------------------------------------------------------------------------------------

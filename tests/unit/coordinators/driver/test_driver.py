@@ -51,6 +51,18 @@ def test_one_write_a_transaction_in_steady_state_whatever_is_pending(pending: in
     assert world.driver.store.writes - before == 10
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_turn_takes_every_ack_before_it_emits_and_the_next_waits_for_a_message(order: int) -> None:
+    world = World(spouts={"lines": Numbers(upto=3)}).start(max_spout_pending=2)
+    world.run_until_quiet()
+    world.processed("1:0")
+    ends = [("1:0", StreamId.COMMIT), ("2:0", StreamId.BATCH)]
+    acks = [Acked(attempt(text), stream, edge) for text, stream in ends for edge in world.edges[text, stream]]
+    assert world.turn(*acks[::order]) == ["SUCCESS 1:0", "COMMIT 2:0", "BATCH 3:0"]
+    world.run_until_quiet()
+    assert world.driver.next_turn_at(world.now) > world.now
+
+
 def test_metadata_and_attempt_are_durable_before_the_batch_is_announced() -> None:
     stored: list[object] = []
 
