@@ -8,7 +8,9 @@ HDFS or a database did not run: what they give follows from their input.
 from __future__ import annotations
 
 import runpy
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -141,3 +143,17 @@ def test_word_count_redis_lookup(
         client.hset("test", mapping={"test_storm": 5, "test_needs": 7})
     monkeypatch.setattr(sys, "argv", ["word_count_redis_lookup.py", redis])
     assert printed("word_count_redis_lookup", capsys) == ["[storm, 5]", "[needs, 7]"]
+
+
+@pytest.mark.spark
+@pytest.mark.zookeeper
+def test_trident_ml_perceptron(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert printed("trident_ml_perceptron", capsys) == [
+            "0 nand 0: [[True]]",
+            "0 nand 1: [[True]]",
+            "1 nand 0: [[True]]",
+            "1 nand 1: [[False]]",
+        ]
+    with closing(sqlite3.connect("model.db")) as database:
+        assert database.execute("SELECT _txid FROM perceptron").fetchall() == [(10,)]
