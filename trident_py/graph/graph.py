@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import pyarrow as pa
 from attrs import define, evolve, field, frozen
@@ -188,6 +188,10 @@ class Operation(ABC):
         None: it computes its rows from those of its inputs.
         """
         return None
+
+    def picked(self, values: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+        """Return those of the new values of a state, its input, that are its rows."""
+        return values
 
     def engine(self, inputs: Sequence[Node]) -> Engine:
         """Return the engine that runs it."""

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
+import pyarrow as pa
 from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
@@ -149,13 +150,11 @@ class CommitStream:
     """The operations after ``new_values_stream()``, which run within each commit of a state.
 
     Attributes:
-        schema: the fields of the new values.
         origins: the nodes that emit the new values: one for each call of ``new_values_stream()``.
         ends: the last nodes: outputs, and nodes without consumers.
         outputs: the output of each end, if any.
     """
 
-    schema: StructType
     origins: frozenset[Node]
     ends: tuple[Node, ...]
     outputs: Mapping[Node, OutputPlace]
@@ -180,7 +179,7 @@ class CommitStream:
                 transactions.after(partial(hand_on, tx, rows, both, others))
 
         def rows_of(tx: SinkTransaction, values: Rows) -> NodeRows:
-            tables = dict.fromkeys(self.origins, arrow_table(values, self.schema))
+            tables = self.tables(values)
             return NodeRows(way=way, context=context, session=None, attempt=tx.attempt, tables=tables)
 
         def hand_on(tx: SinkTransaction, rows: NodeRows, both: NodeRows, ends: Sequence[Node]) -> None:
@@ -195,6 +194,14 @@ class CommitStream:
                     made[end].apply(evolve(tx, replaces=replaces), RowsOfEnd(both if replaces else rows, end))
 
         return run, tuple(made.values())
+
+    def tables(self, values: Rows) -> dict[Node, pa.Table]:
+        """Return the rows of each origin; those of one kind have the same."""
+        made: dict[type[Operation], pa.Table] = {}
+        for each in self.origins:
+            if type(each.operation) not in made:
+                made[type(each.operation)] = arrow_table(each.operation.picked(values), each.fields)
+        return {each: made[type(each.operation)] for each in self.origins}
 
     def _participant(self, end: Node, context: ParticipantContext) -> Participant:
         return self.outputs[end].participant(context) if end in self.outputs else Leaf("nowhere")

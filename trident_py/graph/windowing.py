@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import localcontext
-from itertools import chain
+import logging
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from attrs import define, evolve, field, frozen
@@ -14,106 +12,31 @@ from pyspark.sql.types import StructField, StructType
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import CommitToken, TransactionAttempt
 from coordinators.values.canonical import Json
-from coordinators.values.transaction_time import MILLIS
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregateCall, AnyAggregator, schema_call
+from trident_py.graph.event_time import VALUES, EventTime, EventTimeArguments, reads_late
 from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import RowFlow, RowWise
 from trident_py.graph.output import Output, OutputPlace, described_state
-from trident_py.interfaces.collector import TridentCollector
+from trident_py.graph.window_updaters import ArrivalUpdater, EventUpdater, WindowAggregation, WindowUpdater
 from trident_py.interfaces.identity import class_names
-from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import MapState, StateFactory, StateKind
+from trident_py.interfaces.states import RemovableMapState, StateFactory, StateKind
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Columns, CommitRows, Participant, earliest
 from trident_py.participants.states import StateParticipant, UpdateCollector
-from trident_py.rows.row import Row, row_class
+from trident_py.rows.row import row_class
 from trident_py.rows.schema import append, check_comparable, fields_text, names_of, schema_of, select, shown
-from trident_py.states.keys import UNGROUPED, encode_key
 from trident_py.states.shards import made
+from trident_py.windows.event_store import EventWindows
 from trident_py.windows.window_store import KEYS, WindowRows
-from trident_py.windows.windows import MICROS, Window
-from trident_py.worker.failures import in_user_code
-from trident_py.worker.pipeline import Values, prepared
+from trident_py.windows.windows import ArrivalWindow, Window
 
 BOUNDS = schema_of("window_start timestamp, window_end timestamp")
 """The last fields of the results of a window by time."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-
-@frozen(kw_only=True)
-class WindowUpdater:
-    """Adds the rows of a batch to windows, and emits the aggregator's results for windows that fire.
-
-    Windows by time fire for all keys at once. So they are stored as one window, and split by key when they fire: a key
-    without new rows fires too, and is then forgotten. Windows by count are stored for each key.
-
-    Attributes:
-        rows: stores the rows; their fields are the fields of the input.
-        keys: the fields with a window for each of their values; empty: a single window.
-        emits_keys: whether results begin with the values of ``keys``.
-        emits_bounds: whether results end with the first moment of the window, and the first moment after it.
-        seen: the fields of a row that the aggregator receives.
-    """
-
-    title: str
-    rows: WindowRows
-    keys: tuple[str, ...]
-    emits_keys: bool
-    emits_bounds: bool
-    call: AggregateCall
-    seen: tuple[str, ...]
-
-    def feed(self, state: MapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector) -> None:
-        """Feed the rows of a batch (maybe none), at the time of its transaction, in milliseconds since 1970."""
-        now = time * (MICROS // MILLIS)
-        if self.rows.window.is_timed:
-            batch = {UNGROUPED: list(tuples)}
-        else:
-            batch = {key: rows for key, (_, rows) in self._by_key(tuples).items()}
-        fired = [windows for windows in self.rows.feed(state, batch, now).values() if windows]
-        with prepared([self.call.aggregator] if fired else [], self.title):
-            for trigger, rows in chain.from_iterable(fired):
-                bounds = self._bounds(trigger)
-                for key, group in self._by_key(rows).values():
-                    before = key if self.emits_keys else ()
-                    for result in self._results(trigger, group):
-                        collector.emit((*before, *result, *bounds))
-
-    def next_window_at(self, state: MapState[bytes]) -> int | None:
-        """Return the transaction time, in milliseconds since 1970, at which the next window by time fires.
-
-        None if no window fires by time.
-        """
-        if not self.rows.window.is_timed:
-            return None
-        now = self.rows.next_firing_at(state, UNGROUPED)
-        return None if now is None else -(-now // (MICROS // MILLIS))
-
-    def _bounds(self, trigger: int) -> Values:
-        length = self.rows.window.length_micros
-        if length is None or not self.emits_bounds:
-            return ()
-        return tuple(_EPOCH + timedelta(microseconds=micros) for micros in (trigger - length, trigger))
-
-    def _by_key(self, rows: Iterable[Row]) -> dict[str, tuple[Values, list[Row]]]:
-        found: dict[str, tuple[Values, list[Row]]] = {}
-        for row in rows:
-            key = [row[name] for name in self.keys]
-            found.setdefault(encode_key(key), (key, []))[1].append(row)
-        return found
-
-    def _results(self, trigger: int, rows: list[Row]) -> list[Values]:
-        accumulator, make = self.call.accumulator(trigger, self.title), row_class(self.seen)._make
-        views = (make([row[name] for name in self.seen]) for row in rows)
-        place = f"in {self.title}, over the {len(rows)} rows of window {trigger}"
-        with in_user_code(lambda: place), localcontext(EXACT_DECIMALS):
-            value = accumulator.first(next(views))
-            for view in views:
-                value = accumulator.following(value, view)
-            return accumulator.results(value)
+log = logging.getLogger(__name__)
 
 
 @define(kw_only=True)
@@ -121,14 +44,17 @@ class WindowParticipant(StateParticipant):
     """``window``: adds the rows of the batch to windows, at the time of its transaction.
 
     Attributes:
-        inputs: the fields of the stored rows.
-        outputs: the fields of the results.
+        inputs: the fields of the rows.
+        outputs: the fields of what the updater emits.
+        drops_late: whether there can be rows that are in no window, and no stream takes them.
     """
 
     updater: WindowUpdater
     inputs: Sequence[str]
     outputs: Sequence[str]
+    drops_late: bool = False
     _next_at: int | None = field(default=None, init=False)
+    _has_told: bool = field(default=False, init=False)
 
     def next_window_at(self) -> int | None:
         """Return the next end after the last transaction."""
@@ -145,7 +71,19 @@ class WindowParticipant(StateParticipant):
         rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
         self.updater.feed(self._rows, rows, tx.time, collector)
         self._next_at = self.updater.next_window_at(self._rows)
+        if self.drops_late:
+            self._tell_late(tx, sum(is_late for is_late, _ in collector.rows))
         return collector.rows
+
+    def _tell_late(self, tx: SinkTransaction, rows: int) -> None:
+        if rows and not self._has_told:
+            self._has_told = True
+            log.warning(
+                "window %s, attempt %s: %d rows are in no window, and nothing reads late_rows(); this is logged once",
+                self.name,
+                tx.attempt,
+                rows,
+            )
 
     def try_commit(self, tx: SinkTransaction, receipt: Any) -> bool:
         """Do nothing: rows only wait here, and what fails when a window fires isn't the batch's."""
@@ -159,8 +97,8 @@ class WindowParticipant(StateParticipant):
         self._next_at = self.updater.next_window_at(self._rows)
 
     @property
-    def _rows(self) -> MapState[bytes]:
-        if isinstance(self.state, MapState):
+    def _rows(self) -> RemovableMapState[bytes]:
+        if isinstance(self.state, RemovableMapState):
             return self.state
         raise AssertionError(f"state {self.name!r} was not checked")
 
@@ -176,6 +114,7 @@ class WindowState(Output):
         emits_keys: whether results begin with the values of ``keys``.
         in_fields: the fields that the aggregator may read.
         call: the aggregator.
+        event_time: None: rows belong to windows as they come.
         tag: the field with the transaction of a row, before the stored fields, in a shared job; else empty.
     """
 
@@ -187,6 +126,7 @@ class WindowState(Output):
     emits_keys: bool
     in_fields: tuple[str, ...]
     call: AggregateCall
+    event_time: EventTime | None = None
     tag: str = ""
 
     kind: ClassVar[str] = "window"
@@ -195,11 +135,11 @@ class WindowState(Output):
     @property
     def fixed(self) -> frozenset[str]:
         """The facts that the stored rows depend on."""
-        return frozenset({"window", "fields"})
+        return frozenset({"window", "fields", "timestamp", "by"})
 
     @property
     def details(self) -> dict[str, Json]:
-        return dict(self.factory.details())
+        return {**self.factory.details(), **(self.event_time.details if self.event_time else {})}
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Return the window, its keys and fields, the aggregator, and the facts of the factory."""
@@ -209,21 +149,25 @@ class WindowState(Output):
             "kind": class_names(self.factory),
             "window": self.window.slug,
             "keys": fields_text(select(source, self.keys)),
-            "fields": fields_text(self.fields(source)),
+            "fields": fields_text(self.stored_fields(source)),
+            **(self.event_time.identity if self.event_time else {}),
         }
         return {**made_of, **self.call.identity, **self.factory.identity()}
 
     def described(self) -> str:
-        return described_state(self.factory, self.title)
+        timed = f", {self.event_time.described()}" if self.event_time else ""
+        return described_state(self.factory, self.title) + timed
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         downstream, following = place.downstream(context)
+        origins = place.new_values.origins if place.new_values else ()
         return WindowParticipant(
             name=self.name,
             state=made(self.typed(place.source), context.config, context.metrics),
             updater=self.updater(place.source),
             inputs=place.fields.names,
-            outputs=self.output([place.source]).names,
+            outputs=VALUES if self.event_time else self.output([place.source]).names,
+            drops_late=self.event_time is not None and not reads_late(origins),
             downstream=downstream,
             downstream_outputs=following,
         )
@@ -233,6 +177,8 @@ class WindowState(Output):
         (source,) = inputs
         keys, (_, results) = select(source, self.keys), self._seen_and_results(source)
         check_comparable(keys)
+        if self.event_time:
+            self.event_time.check(source)
         self.typed(source)
         found = append(keys, results) if self.emits_keys else results
         return append(found, BOUNDS) if self._emits_bounds(found) else found
@@ -245,7 +191,7 @@ class WindowState(Output):
         return evolve(self, tag=field.name)
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Return the fields that are stored."""
+        """Return the fields of the rows that the driver receives."""
         return inputs[0].select(self._tagged(inputs[0].schema))
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
@@ -256,10 +202,15 @@ class WindowState(Output):
         return [*([self.tag] if self.tag else []), *self.fields(source).names]
 
     def fields(self, source: StructType) -> StructType:
+        """Return the fields of the rows that the driver receives: by event time all, because late rows have them."""
+        return source if self.event_time else self.stored_fields(source)
+
+    def stored_fields(self, source: StructType) -> StructType:
         """Return the fields of the stored rows."""
         seen, _ = self._seen_and_results(source)
+        timestamp = [self.event_time.timestamp] if self.event_time else []
         # Rows without any field can't be counted.
-        return select(source, list(dict.fromkeys([*self.keys, *seen.names])) or self.in_fields[:1])
+        return select(source, list(dict.fromkeys([*self.keys, *seen.names, *timestamp])) or self.in_fields[:1])
 
     def typed(self, source: StructType) -> StateFactory:
         """Return the factory with the types of the stored data.
@@ -267,21 +218,33 @@ class WindowState(Output):
         Raises:
             StateError: the state can't hold such data.
         """
-        return self.factory.for_fields(KEYS, WindowRows(self.window, self.fields(source)).value)
+        return self.factory.for_fields(KEYS, self._rows(source).value)
 
     def updater(self, source: StructType) -> WindowUpdater:
         """Return the updater that feeds the state with rows of the fields `fields`."""
         seen, results = self._seen_and_results(source)
         keys = select(source, self.keys) if self.emits_keys else StructType()
-        return WindowUpdater(
+        aggregation = WindowAggregation(
             title=self.title,
-            rows=WindowRows(self.window, self.fields(source)),
             keys=self.keys,
             emits_keys=self.emits_keys,
             emits_bounds=self._emits_bounds(StructType([*keys.fields, *results.fields])),
             call=self.call,
             seen=tuple(seen.names),
         )
+        rows = self._rows(source)
+        if isinstance(rows, WindowRows):
+            return ArrivalUpdater(aggregation=aggregation, rows=rows)
+        by = self.event_time.by if self.event_time else ()
+        return EventUpdater(aggregation=aggregation, rows=rows, by=by)
+
+    def _rows(self, source: StructType) -> WindowRows | EventWindows[Any]:
+        stored = self.stored_fields(source)
+        if self.event_time:
+            return self.event_time.store(stored)
+        if isinstance(self.window, ArrivalWindow):
+            return WindowRows(self.window, stored)
+        raise AssertionError(f"{self.window!r} has no event time")
 
     def _seen_and_results(self, source: StructType) -> tuple[StructType, StructType]:
         return self.call.fields(select(source, self.in_fields))
@@ -297,11 +260,13 @@ def window_state(
     in_fields: str | Sequence[str],
     aggregator: AnyAggregator,
     out: str | StructType,
+    event_time: EventTimeArguments,
 ) -> WindowState:
     """Make a window, after the checks that need no knowledge of the input."""
     if not isinstance(window, Window):
         raise TopologyError(
-            f"a window is a TumblingCount, SlidingCount, TumblingDuration or SlidingDuration, not {shown(window)}"
+            f"a window is a TumblingCount, SlidingCount, TumblingDuration, SlidingDuration or SessionWindow, "
+            f"not {shown(window)}"
         )
     if factory.kind is not StateKind.FENCED:
         raise TopologyError(f"a window needs a fenced state, as SQLiteState or PostgresState, and {factory!r} is none")
@@ -318,4 +283,5 @@ def window_state(
         emits_keys=emits_keys,
         in_fields=names,
         call=call,
+        event_time=event_time.checked(window),
     )

@@ -61,7 +61,6 @@ def _new_values(graph: Graph, state: Node) -> CommitStream | None:
     ends = tuple(dict.fromkeys(end for each in origins for end in _ends(graph, each)))
     outputs = {end: output for end in ends if (output := output_of(end)) is not None}
     return CommitStream(
-        schema=state.schema or StructType(),
         origins=frozenset(origins),
         ends=ends,
         outputs={end: _placed(graph, end, output, by_tasks=False) for end, output in outputs.items()},

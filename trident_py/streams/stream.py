@@ -8,7 +8,7 @@ Each call checks its arguments, adds a node to the graph, and returns a handle.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from attrs import frozen
 from pyspark.sql.types import StructField, StructType
@@ -16,6 +16,7 @@ from pyspark.sql.types import StructField, StructType
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AnyAggregator, Scope, aggregation
 from trident_py.graph.bad_rows import bad_rows_of
+from trident_py.graph.event_time import EventTimeArguments, EventTimeOptions, FiredWindows, late_rows
 from trident_py.graph.graph import Graph, Node
 from trident_py.graph.min_by import BestRow, ExtremeRow, compared_fields
 from trident_py.graph.naming import default_name, state_name
@@ -171,23 +172,18 @@ class Stream(RowStream):
         out_schema: str | StructType,
         *,
         store: StateFactory | None = None,
+        **event_time: Unpack[EventTimeOptions],
     ) -> Stream:
         """Aggregate windows over the rows of all batches; each window that fires makes a row.
 
         The window is a state. Batches are added to it in order, in the commit phase, under the transaction's token. So
-        over crashes and replays no row is lost or counted twice, and each window fires in one transaction. The
-        operations that follow belong to that transaction, and run on the driver; see `TridentState.new_values_stream`.
-
-        There is one window for the whole stream; within a batch, rows come in Spark's order. Directly after
-        `partition_by` there is one for each value of its fields (Storm has one for each task), and with `group_by` too.
-        A window by time fires with the first transaction that is committed after its end. If there is no input then,
-        this is an empty transaction, and spouts are not called. Windows without rows never fire.
-
-        The result row of a window by time ends with the timestamps ``window_start`` and ``window_end``. The window has
-        the rows from the first moment until before the second.
+        each row is in its windows once, and each window fires in one transaction. The operations that follow belong to
+        that transaction; see `TridentState.new_values_stream`. There is one window for the whole stream; directly after
+        `partition_by`, or `group_by`, one for each value. Windows without rows never fire. The row of a window by time
+        ends with ``window_start`` and ``window_end``; its rows are from the first until before the second.
 
         Args:
-            window: `TumblingCount`, `SlidingCount`, `TumblingDuration` or `SlidingDuration`.
+            window: `TumblingCount`, `SlidingCount`, `TumblingDuration`, `SlidingDuration` or `SessionWindow`.
             in_fields: the fields that the aggregator may read of each row; ``[]``: the fields that a built-in one
                 declares.
             aggregator: of any kind; it runs on the driver, over all rows of a window. Its `Aggregator.init` receives
@@ -195,8 +191,23 @@ class Stream(RowStream):
             out_schema: the name of the result for a built-in aggregator, ``"name type"`` for others.
             store: the store of the rows, for this window only: a fenced state such as `PostgresState`. None: a SQLite
                 database in the ``state_dir``, under the name of the stream; set that with `name`.
+            **event_time: ``timestamp``, ``watermark``, ``idle``, ``by`` and ``max_ahead``, see `EventTimeOptions`.
+                Without them, a window by time uses the time of transactions, and fires with the first one after its
+                end.
         """
-        return self._window(self._node.operation.spread_by, False, window, in_fields, aggregator, out_schema, store)
+        given = EventTimeArguments(**event_time)
+        keys = self._node.operation.spread_by
+        return self._window(keys, False, window, in_fields, aggregator, out_schema, store, given)
+
+    def late_rows(self) -> Stream:
+        """Return the rows that are in no window; call it on the stream of a window with ``timestamp=``.
+
+        They have the fields before the window, then ``late_reason`` and ``late_watermark``. The reason is ``late``,
+        ``too far ahead`` or ``no timestamp``. Each row comes in its own transaction, as the window's results do.
+        """
+        with self._declaring("late_rows") as title:
+            late, (window,) = late_rows(title, self._node), self._node.inputs
+            return Stream(self._graph, self._graph.add(late, window))
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -316,15 +327,19 @@ class Stream(RowStream):
         aggregator: AnyAggregator,
         out_schema: str | StructType,
         store: StateFactory | None,
+        event_time: EventTimeArguments,
     ) -> Stream:
         with self._declaring("window", window, aggregator, *keys) as title:
             if store is not None:
                 check_unshared(self._graph, store)
             name = state_name(self._graph, self._node, self._label, "window", store)
             factory = store or LocalWindows(self._graph.topology, name)
-            operation = window_state(title, name, factory, window, keys, emits_keys, in_fields, aggregator, out_schema)
+            operation = window_state(
+                title, name, factory, window, keys, emits_keys, in_fields, aggregator, out_schema, event_time
+            )
             state = self._graph.add(operation, self._node, label=self._label)
-            return Stream(self._graph, self._graph.add(NewValues("windows that fire"), state))
+            fired = (FiredWindows if operation.event_time else NewValues)("windows that fire")
+            return Stream(self._graph, self._graph.add(fired, state))
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
@@ -400,13 +415,15 @@ class GroupedStream:
         out_schema: str | StructType,
         *,
         store: StateFactory | None = None,
+        **event_time: Unpack[EventTimeOptions],
     ) -> Stream:
         """Aggregate windows of each group's rows, over all batches: the result has the group fields and the result.
 
         A window by count waits for rows of its group, without limit; a group is never forgotten. The arguments are
         those of `Stream.window`.
         """
-        return self._stream._window(self.group_fields, True, window, in_fields, aggregator, out_schema, store)
+        given = EventTimeArguments(**event_time)
+        return self._stream._window(self.group_fields, True, window, in_fields, aggregator, out_schema, store, given)
 
 
 @frozen

@@ -29,7 +29,7 @@ from trident_py.interfaces.states import MapState, State, StateFactory, StateKin
 from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.states.sql.sqlite import SQLiteState
-from trident_py.windows.windows import Advance, Firing, Window, WindowProgress
+from trident_py.windows.windows import Advance, ArrivalWindow, Firing, WindowProgress
 
 SEAL_BYTES = 64 * 1024
 """Rows of more bytes go into a slot. Fewer are written with the head, again with each batch."""
@@ -111,7 +111,7 @@ class WindowRows:
         schema: the fields of the rows.
     """
 
-    window: Window
+    window: ArrivalWindow
     schema: StructType
     _arrow: pa.Schema = field(init=False, repr=False, eq=False)
 

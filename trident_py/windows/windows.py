@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from attrs import Attribute, field, frozen
@@ -74,12 +75,19 @@ class Window(ABC):
     @property
     @abstractmethod
     def is_timed(self) -> bool:
-        """Whether it fires by time; then the windows of all keys fire at once."""
+        """Whether it fires by time."""
 
     @property
     @abstractmethod
     def slug(self) -> str:
         """Kind and sizes as an identifier, under which its rows are stored."""
+
+
+class ArrivalWindow(Window):
+    """A window that can take rows as they come: by their count, or by the time of their transaction.
+
+    If it fires by time, the windows of all keys fire at once.
+    """
 
     @property
     @abstractmethod
@@ -112,6 +120,11 @@ def _check_duration(_: object, attribute: Attribute[float], value: float) -> Non
         raise TopologyError(f"the {attribute.name} of a window is {_SHORTEST_SECONDS} s or longer, not {value} s")
 
 
+def _check_gap(_: object, __: Attribute[float], value: float) -> None:
+    if value < _SHORTEST_SECONDS:
+        raise TopologyError(f"the gap of a session is {_SHORTEST_SECONDS} s or longer, not {value} s")
+
+
 def _check_slide(window: SlidingCount | SlidingDuration, _: object, slide: float) -> None:
     if slide > window.length:
         raise TopologyError(
@@ -120,7 +133,7 @@ def _check_slide(window: SlidingCount | SlidingDuration, _: object, slide: float
         )
 
 
-class _CountWindow(Window):
+class _CountWindow(ArrivalWindow):
     @property
     @abstractmethod
     def _sizes(self) -> tuple[int, int]:
@@ -149,11 +162,22 @@ class _CountWindow(Window):
         return None
 
 
-class _DurationWindow(Window):
+class DurationWindow(ArrivalWindow):
+    """A window of a fixed length of time: by the time of transactions, or by event time.
+
+    A pane is the time between two neighbouring moments at which windows begin or end, and named by its beginning. All
+    rows of a pane are in the same windows.
+    """
+
     @property
     @abstractmethod
     def _sizes(self) -> tuple[int, int]:
         """Length and slide, in microseconds."""
+
+    @property
+    def slide_micros(self) -> int:
+        """The time from one end of a window to the next."""
+        return self._sizes[1]
 
     @property
     def is_timed(self) -> bool:
@@ -173,7 +197,7 @@ class _DurationWindow(Window):
         length, slide = self._sizes
         panes = progress.panes
         own = max(progress.time, now + progress.ahead) if panes else now
-        time, ahead = self._pane(own), own - now
+        time, ahead = self.pane(own), own - now
         fired: list[Firing] = []
         end = _next(progress.time, slide)
         # All rows came before this end, because none is newer than the last time: a window has all from its first on.
@@ -183,7 +207,7 @@ class _DurationWindow(Window):
             end += slide
         panes = panes[bisect_left(panes, (_next(time, slide) - length,)) :]
         if not panes:
-            time, ahead = self._pane(now), 0
+            time, ahead = self.pane(now), 0
         if rows and not (panes and panes[-1][0] == time):
             panes = (*panes, (time, progress.seen))
         after = WindowProgress(progress.seen + rows, time, panes, ahead)
@@ -194,13 +218,30 @@ class _DurationWindow(Window):
         _, slide = self._sizes
         return _next(progress.time, slide) - progress.ahead if progress.panes else None
 
-    def _pane(self, time: int) -> int:
-        """Return the last time up to ``time`` at which a window begins or ends.
-
-        All later rows are in the same windows.
-        """
+    def pane(self, time: int) -> int:
+        """Return the last time up to ``time`` at which a window begins or ends."""
         length, slide = self._sizes
         return max(time // slide * slide, (time + length) // slide * slide - length)
+
+    def ends_between(self, panes: Iterable[int], after: int | None, upto: int) -> Iterator[int]:
+        """Yield the ends after ``after``, and up to ``upto``, of windows that have one of ``panes``; all ascending.
+
+        Args:
+            panes: panes with rows.
+            after: a multiple of the slide; None: from the first end on.
+            upto: the last end, if there is a window that ends then.
+        """
+        length, slide = self._sizes
+        for pane in panes:
+            end = _next(pane, slide) if after is None else max(_next(pane, slide), after + slide)
+            while end - length <= pane and end <= upto:
+                yield end
+                after, end = end, end + slide
+
+    def is_done(self, pane: int, bound: int) -> bool:
+        """Return whether no window that ends after ``bound``, a multiple of the slide, has ``pane``."""
+        length, slide = self._sizes
+        return pane < bound + slide - length
 
 
 def _next(time: int, slide: int) -> int:
@@ -249,7 +290,7 @@ class SlidingCount(_CountWindow):
 
 
 @frozen
-class TumblingDuration(_DurationWindow):
+class TumblingDuration(DurationWindow):
     """The rows of each ``length`` of time are a window; each row is in exactly one.
 
     A row's time is the time of its transaction, see `SinkTransaction.time`. Windows begin at the multiples of
@@ -276,7 +317,7 @@ class TumblingDuration(_DurationWindow):
 
 
 @frozen
-class SlidingDuration(_DurationWindow):
+class SlidingDuration(DurationWindow):
     """After each ``slide`` of time, the rows of the last ``length`` of time are a window.
 
     Windows end at the multiples of ``slide`` since the epoch; all else is as for `TumblingDuration`.
@@ -303,3 +344,35 @@ class SlidingDuration(_DurationWindow):
     @property
     def _sizes(self) -> tuple[int, int]:
         return round(self.length * MICROS), round(self.slide * MICROS)
+
+
+@frozen
+class SessionWindow(Window):
+    """Rows that follow each other by at most ``gap`` are a window: a session. It needs ``timestamp=``.
+
+    A session is from the time of its first row to that of its last one plus the gap. With `group_by` each group has its
+    own sessions. A session fires when the watermark is after its end: at most a 32nd of the gap later, because sessions
+    are looked up by so much time.
+
+    Args:
+        gap: in seconds, or a `timedelta`; a millisecond or longer.
+
+    Raises:
+        TopologyError: ``gap`` is not such a duration.
+    """
+
+    gap: float = field(converter=_seconds, validator=_check_gap)
+
+    @property
+    def is_timed(self) -> bool:
+        return True
+
+    @property
+    def slug(self) -> str:
+        """With the microseconds, as in ``session_micros_60000000``."""
+        return f"session_micros_{self.gap_micros}"
+
+    @property
+    def gap_micros(self) -> int:
+        """The gap in microseconds."""
+        return round(self.gap * MICROS)

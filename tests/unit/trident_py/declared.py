@@ -21,7 +21,7 @@ from trident_py.interfaces.states import State, StateFactory, StateUpdater
 from trident_py.participants.context import ParticipantContext
 from trident_py.planner.plan import Branch, Plan, plan
 from trident_py.rows.row import rows_of
-from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.memory import MemoryMapState, MemoryMapStateFactory
 from trident_py.streams.stream import Stream
@@ -98,9 +98,9 @@ CONTEXT = ParticipantContext(config=TridentConfig(), metrics=Metrics())
 
 def made(stream: CommitStream, values: list[Any]) -> list[list[Any]]:
     """The rows in which each way ends."""
-    tables = dict.fromkeys(stream.origins, arrow_table(values, stream.schema))
     way = CommitWay.of(stream.origins, stream.ends)
-    rows = NodeRows(way=way, context=CONTEXT, session=None, attempt=TransactionAttempt(1, 0), tables=tables)
+    attempt = TransactionAttempt(1, 0)
+    rows = NodeRows(way=way, context=CONTEXT, session=None, attempt=attempt, tables=stream.tables(values))
     return [[tuple(row) for row in rows_of(rows.table(end))] for end in stream.ends]
 
 

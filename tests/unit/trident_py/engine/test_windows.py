@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from coordinators.values.attempt import TransactionAttempt
+from trident_py.graph.event_time import EventTimeArguments
 from trident_py.graph.windowing import WindowParticipant, window_state
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
@@ -28,7 +29,9 @@ class Emitted:
     def __init__(self, directory: Path, window: Window, epoch: int = 1) -> None:
         self.epoch = epoch
         factory = LocalWindows("windows", "some")
-        operation = window_state("window", "some", factory, window, (), False, "n", Count(), "count")
+        operation = window_state(
+            "window", "some", factory, window, (), False, "n", Count(), "count", EventTimeArguments()
+        )
         self.rows: list[tuple[object, ...]] = []
         self.participant = WindowParticipant(
             name="some",

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attrs import define
+from attrs import define, evolve
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt
 from tests.transactions import begin
 from trident_py.graph.aggregation import AnyAggregator
+from trident_py.graph.event_time import VALUES, EventTimeArguments
 from trident_py.graph.windowing import WindowState, window_state
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
@@ -57,9 +58,11 @@ def declared(
     in_fields: str | Sequence[str] = "n",
     keys: tuple[str, ...] = (),
     factory: StateFactory | None = None,
+    event_time: EventTimeArguments | None = None,
 ) -> WindowState:
     factory = factory or LocalWindows("windows", "-".join(["some", *keys]))
-    return window_state("window", "some", factory, window, keys, bool(keys), in_fields, aggregator or All(), out)
+    given = event_time or EventTimeArguments()
+    return window_state("window", "some", factory, window, keys, bool(keys), in_fields, aggregator or All(), out, given)
 
 
 @define
@@ -82,6 +85,21 @@ class Driver:
         self.state.commit_group()
         return emitted
 
+    def commit_together(self, group: Sequence[tuple[float, Sequence[Any]]]) -> list[list[Any]]:
+        """Several transactions in one step, each at its time."""
+        self.txid += 1
+        first = self.txid
+        self.txid += len(group) - 1
+        members = [evolve(self.transaction(0, first + number), group_first=first) for number in range(len(group))]
+        assert len(self.state.begin_group(members)) == len(group)
+        emitted = []
+        for tx, (now, rows) in zip(members, group, strict=True):
+            self.state.begin_member(tx)
+            self.now = now
+            emitted.append(self.change(rows))
+        self.state.commit_group()
+        return emitted
+
     def fail(self, rows: Sequence[Any], *, attempt: int = 0) -> None:
         """An attempt that is given up in mid-commit."""
         self.txid += 1
@@ -95,14 +113,16 @@ class Driver:
         kept = self.operation.fields(self.source)
         positions = [self.source.names.index(name) for name in kept.names]
         make = row_class(tuple(kept.names))._make
-        collector = UpdateCollector("here", self.operation.output([self.source]).names)
+        fields = VALUES if self.operation.event_time else self.operation.output([self.source]).names
+        collector = UpdateCollector("here", fields)
         made = [make([row[at] for at in positions]) for row in rows]
         updater.feed(self.state, made, round(self.now * 1000), collector)
         return collector.rows
 
-    def transaction(self, attempt: int) -> SinkTransaction:
-        key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, self.txid)
-        return SinkTransaction(key, TransactionAttempt(self.txid, attempt), self.epoch)
+    def transaction(self, attempt: int, txid: int | None = None) -> SinkTransaction:
+        number = self.txid if txid is None else txid
+        key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, number)
+        return SinkTransaction(key, TransactionAttempt(number, attempt), self.epoch)
 
     def size(self) -> int:
         """How many values are stored."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.trident_py.windows.event_model import History, expected_watermark
 from trident_py.windows.watermark import Refusal, Watermark, WatermarkProgress
-
-History = Sequence[tuple[int, Mapping[str, int]]]
-"""For each transaction its time, and the greatest event time of each partition that has rows in it."""
 
 
 def rules(*, delay: int = 0, idle: int | None = None, max_ahead: int = 1000) -> Watermark:
@@ -24,34 +22,6 @@ def folded(watermark: Watermark, history: History) -> WatermarkProgress:
     for now, newest in history:
         progress = watermark.advance(progress, now, newest)
     return progress
-
-
-def expected(watermark: Watermark, history: History) -> int | None:
-    """The greatest value that the definition has given at any moment."""
-    steps = [(now, 1, number) for number, (now, _) in enumerate(history)]
-    if watermark.idle is not None:
-        steps += [(now + watermark.idle, 0, -1) for now, _ in history]
-    found = []
-    for time, comes, number in sorted(steps):
-        if time > history[-1][0]:
-            break
-        so_far = history[: number + 1] if comes else [each for each in history if each[0] < time]
-        if active := list(greatest(so_far, time, watermark.idle)):
-            found.append(min(active) - watermark.delay)
-    return max(found, default=None)
-
-
-def greatest(history: History, time: int, idle: int | None) -> Iterator[int]:
-    """The greatest event time of each partition that isn't idle at ``time``, since it was idle last."""
-    for name in {name for _, newest in history for name in newest}:
-        run: list[int] = []
-        last = None
-        for now, newest in history:
-            if name in newest:
-                run = run if last is None or idle is None or now - last < idle else []
-                run, last = [*run, newest[name]], now
-        if last is not None and (idle is None or time - last < idle):
-            yield max(run)
 
 
 transactions = st.lists(
@@ -78,7 +48,7 @@ def test_the_watermark_is_what_the_definition_gives_over_the_whole_history(
 ) -> None:
     history = timed(steps)
     for upto in range(1, len(history) + 1):
-        assert folded(watermark, history[:upto]).watermark == expected(watermark, history[:upto])
+        assert folded(watermark, history[:upto]).watermark == expected_watermark(watermark, history[:upto])
 
 
 def test_the_watermark_is_what_the_definition_gives_in_every_short_history() -> None:
@@ -90,7 +60,7 @@ def test_the_watermark_is_what_the_definition_gives_in_every_short_history() -> 
     watermark = rules(delay=1, idle=3)
     for three in product(steps, repeat=3):
         history = timed(three)
-        assert folded(watermark, history).watermark == expected(watermark, history), history
+        assert folded(watermark, history).watermark == expected_watermark(watermark, history), history
 
 
 @given(settings_of, transactions, st.sets(st.integers(0, 80)))

@@ -15,6 +15,7 @@ from trident_py import windows
 from trident_py.errors import TopologyError
 from trident_py.windows.windows import (
     MICROS,
+    ArrivalWindow,
     SlidingCount,
     SlidingDuration,
     TumblingCount,
@@ -27,7 +28,7 @@ from trident_py.windows.windows import (
 class Fed:
     """Feeds a window, and notes what it fires: trigger, and the numbers of its rows."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: ArrivalWindow) -> None:
         self.window = window
         self.progress = WindowProgress()
         self.keep = 0

@@ -1,0 +1,209 @@
+"""Windows by event time as a user declares them: the streams, and what cannot work."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trident_py.errors import TopologyError
+from trident_py.operations.builtin import Count, Sum
+from trident_py.spouts.fixed import FixedBatchSpout
+from trident_py.states.sql.sqlite import SQLiteState
+from trident_py.streams.stream import Stream
+from trident_py.testing import LocalCoordination, run_batches
+from trident_py.topology import TridentTopology
+from trident_py.windows.windows import SessionWindow, SlidingDuration, TumblingCount, TumblingDuration
+
+MINUTE = timedelta(minutes=1)
+SCHEMA = "device string, n int, at timestamp, text string, tags map<string, int>"
+
+
+def at(hour: int, minute: int) -> datetime:
+    return datetime(2020, 5, 1, hour, minute, tzinfo=UTC)
+
+
+@pytest.fixture
+def readings() -> Stream:
+    return TridentTopology("readings").new_stream("readings", FixedBatchSpout(SCHEMA, 2))
+
+
+def test_the_window_and_its_late_rows_are_two_streams(readings: Stream) -> None:
+    grouped = readings.group_by("device")
+    fired = grouped.window(TumblingDuration(60), "n", Sum("n"), "total", timestamp="at", watermark=MINUTE)
+    assert fired.schema is not None
+    assert fired.schema.names == ["device", "total", "window_start", "window_end"]
+    late = fired.late_rows()
+    assert late.schema is not None
+    assert late.schema.names == ["device", "n", "at", "text", "tags", "late_reason", "late_watermark"]
+
+
+def test_explain_says_by_which_times_a_window_fires() -> None:
+    topology = TridentTopology("readings")
+    readings = topology.new_stream("readings", FixedBatchSpout(SCHEMA, 2))
+    window = readings.name("sessions").window(
+        SessionWindow(60), "n", Count(), "n", timestamp="at", watermark=MINUTE, idle=2 * MINUTE, by="device"
+    )
+    window.late_rows()
+    lines = topology.explain().splitlines()
+    described = next(line for line in lines if line.startswith("  sessions: "))
+    assert described.endswith(
+        "window(SessionWindow(gap=60.0), Count()), by event time 'at': watermark 0:01:00, idle 0:02:00, "
+        "max_ahead 1 day, 0:00:00, the least over the values of device"
+    )
+    assert lines[-1].strip() == "late_rows()"
+
+
+def run(directory: Path, coordination: LocalCoordination, *rows: tuple[str, int, datetime | None]) -> None:
+    """Five minutes by event time; a table of the windows, and one of the late rows."""
+    topology = TridentTopology("readings")
+    stream = topology.new_stream("readings", FixedBatchSpout("device string, n int, at timestamp", 2, *rows))
+    fired = stream.group_by("device").window(
+        TumblingDuration(5 * MINUTE),
+        "n",
+        Sum("n"),
+        "total",
+        store=SQLiteState(directory / "w.db", table="w"),
+        timestamp="at",
+        watermark=MINUTE,
+    )
+    totals = fired.map(
+        lambda row: (f"{row.window_start:%H:%M}", row.device, row.total), "start string, device string, total bigint"
+    )
+    for name, found, keys in (
+        ("totals", totals, ("start", "device", "total")),
+        ("late", fired.late_rows(), ("n", "late_reason")),
+    ):
+        found.group_by(*keys).persistent_aggregate(SQLiteState(directory / "out.db", table=name), Count(), "count")
+    run_batches(topology, coordination)
+
+
+def select(directory: Path, table: str, keys: str) -> list[Any]:
+    with closing(sqlite3.connect(directory / "out.db")) as database:
+        return database.execute(f"SELECT {keys}, count FROM {table} ORDER BY {keys}").fetchall()  # noqa: S608 - ours
+
+
+def test_windows_of_old_data_are_those_of_its_own_time_over_a_restart(tmp_path: Path) -> None:
+    coordination = LocalCoordination()
+    first = [
+        ("a", 1, at(12, 1)),
+        ("b", 2, at(12, 3)),
+        ("a", 3, at(12, 4)),
+        ("a", 4, at(12, 6)),
+        ("b", 5, at(12, 4)),
+        ("a", 6, None),
+    ]
+    run(tmp_path, coordination, *first)
+    assert select(tmp_path, "totals", "start, device, total") == [("12:00", "a", 4, 1), ("12:00", "b", 2, 1)]
+    more = [("a", 7, at(12, 20)), ("a", 8, at(12, 9))]
+    run(tmp_path, coordination, *first, *more)
+    assert select(tmp_path, "totals", "start, device, total")[2:] == [("12:05", "a", 12, 1)]
+    assert select(tmp_path, "late", "n, late_reason") == [(5, "late", 1), (6, "no timestamp", 1)]
+
+
+def test_late_rows_that_no_stream_takes_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    topology = TridentTopology("readings")
+    rows = [("a", 1, at(12, 1)), ("a", 2, at(11, 1)), ("a", 3, at(11, 1)), ("a", 4, None)]
+    stream = topology.new_stream("readings", FixedBatchSpout("device string, n int, at timestamp", 1, *rows))
+    store = SQLiteState(tmp_path / "w.db", table="w")
+    stream.window(TumblingDuration(60), "n", Count(), "n", timestamp="at", watermark=MINUTE, store=store)
+    with caplog.at_level(logging.WARNING):
+        run_batches(topology)
+    told = [record.getMessage() for record in caplog.records if "late_rows" in record.getMessage()]
+    assert told == [
+        "window w, attempt 2:0: 1 rows are in no window, and nothing reads late_rows(); this is logged once"
+    ]
+
+
+WRONG: Mapping[str, tuple[Any, str]] = {
+    "by count": (
+        lambda rows: rows.window(TumblingCount(3), "n", Count(), "c", timestamp="at", watermark=MINUTE),
+        "timestamp= needs a window by time, so a TumblingDuration, SlidingDuration or SessionWindow, not TumblingCount",
+    ),
+    "no watermark": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp="at"),
+        r"watermark= is needed: how much later .* timedelta\(minutes=5\)",
+    ),
+    "no timestamp": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", watermark=MINUTE),
+        "watermark= needs timestamp=",
+    ),
+    "idle without timestamp": (
+        lambda rows: rows.group_by("device").window(TumblingDuration(3), "n", Count(), "c", idle=MINUTE),
+        "idle= needs timestamp=",
+    ),
+    "a session by transaction times": (
+        lambda rows: rows.window(SessionWindow(3), "n", Count(), "c"),
+        r"SessionWindow\(gap=3.0\) needs timestamp=",
+    ),
+    "unknown field": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp="when", watermark=MINUTE),
+        "there is no field 'when'; there are 'device'",
+    ),
+    "another type": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp="text", watermark=MINUTE),
+        "the field 'text' is string, and timestamp= needs a timestamp; convert it before the window",
+    ),
+    "not a name": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp=3, watermark=MINUTE),
+        "timestamp= is the name of a field, not 3",
+    ),
+    "unknown partition": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp="at", watermark=MINUTE, by="host"),
+        "there is no field 'host'",
+    ),
+    "maps as partitions": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp="at", watermark=MINUTE, by=["tags"]),
+        "maps don't compare",
+    ),
+    "a negative delay": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp="at", watermark=-MINUTE),
+        "watermark= is a timedelta of 0 s or more, not",
+    ),
+    "seconds": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp="at", watermark=MINUTE, idle=30),
+        r"idle= is a timedelta of 0.001 s or more, not 30 \(int\)",
+    ),
+    "a field of ours": (
+        lambda rows: (
+            rows.map(tuple, "late_reason string, at timestamp")
+            .window(TumblingDuration(3), "at", Count(), "c", timestamp="at", watermark=MINUTE)
+            .late_rows()
+        ),
+        "there is a field 'late_reason' already",
+    ),
+    "late rows of transaction times": (
+        lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c").late_rows(),
+        "it follows a window with timestamp= directly",
+    ),
+    "late rows of something else": (
+        lambda rows: (
+            rows.window(SlidingDuration(4, 2), "n", Count(), "c", timestamp="at", watermark=MINUTE)
+            .project("c")
+            .late_rows()
+        ),
+        "it follows a window with timestamp= directly",
+    ),
+    "late rows of unknown fields": (
+        lambda rows: (
+            rows.transform(lambda frame: frame)
+            .window(TumblingDuration(3), "n", Count(), "c", timestamp="at", watermark=MINUTE)
+            .late_rows()
+        ),
+        "the fields before the window must be known: give transform its schema=",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_work_is_an_error_where_it_is_declared(case: str, readings: Stream) -> None:
+    declare, message = WRONG[case]
+    with pytest.raises(TopologyError, match=message) as raised:
+        declare(readings)
+    assert str(raised.value).startswith("topology 'readings', ")

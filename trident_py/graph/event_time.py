@@ -1,0 +1,209 @@
+"""The declaration of windows by event time, and the two streams that follow from one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, TypedDict
+
+from attrs import frozen
+from pyspark.sql.types import StructType, TimestampType
+
+from coordinators.values.canonical import Json
+from trident_py.errors import TopologyError
+from trident_py.graph.graph import Node
+from trident_py.graph.outputs import NewValues
+from trident_py.rows.schema import append, check_comparable, names_of, schema_of, select, shown
+from trident_py.windows.event_store import DurationEventWindows, EventWindows
+from trident_py.windows.session_store import SessionEventWindows
+from trident_py.windows.watermark import Watermark
+from trident_py.windows.windows import DurationWindow, SessionWindow, Window
+
+MAX_AHEAD = timedelta(days=1)
+"""A row may be so far after the time of its transaction, unless the user says otherwise."""
+
+VALUES = ("is_late", "row")
+"""The fields that the updater emits: the row of the stream of late rows, or of the stream of windows that fire."""
+
+LATE = schema_of("late_reason string, late_watermark timestamp")
+"""The last fields of late rows: why the row is in no window, and the watermark that it was compared with."""
+
+_KINDS = "a TumblingDuration, SlidingDuration or SessionWindow"
+
+
+class EventTimeOptions(TypedDict, total=False):
+    """The arguments of `Stream.window` for windows by a timestamp in the rows.
+
+    The watermark is the greatest timestamp so far, less a delay. A window fires with the transaction that moves the
+    watermark to its end. A row is late if a window that it belongs to may have fired by an earlier transaction.
+
+    Attributes:
+        timestamp: the field with the time of a row; its type is ``timestamp``.
+        watermark: the delay: how much later than the newest row a row may come.
+        by: fields, such as the device: the watermark is the least over their values. Use fields with few values.
+        idle: if a value of ``by`` has no rows for so long, by the times of transactions, it no longer holds the
+            watermark. None: it holds it forever.
+        max_ahead: a row further after the time of its transaction is in no window and moves nothing; a day by default.
+    """
+
+    timestamp: str
+    watermark: timedelta
+    idle: timedelta | None
+    by: str | Sequence[str] | None
+    max_ahead: timedelta
+
+
+@frozen(kw_only=True)
+class EventTimeArguments:
+    """`EventTimeOptions` as the user has given them, with defaults for the others."""
+
+    timestamp: str | None = None
+    watermark: timedelta | None = None
+    idle: timedelta | None = None
+    by: str | Sequence[str] | None = None
+    max_ahead: timedelta = MAX_AHEAD
+
+    def checked(self, window: Window) -> EventTime | None:
+        """Return the event time of ``window``, or None if it has none.
+
+        Raises:
+            TopologyError: the arguments and the window don't match.
+        """
+        if self.timestamp is None:
+            self._check_unused(window)
+            return None
+        if not isinstance(self.timestamp, str):
+            raise TopologyError(f"timestamp= is the name of a field, not {shown(self.timestamp)}")
+        if not isinstance(window, DurationWindow | SessionWindow):
+            raise TopologyError(f"timestamp= needs a window by time, so {_KINDS}, not {shown(window)}")
+        if self.watermark is None:
+            raise TopologyError(
+                "with timestamp=, watermark= is needed: how much later than the newest row a row may come, such as "
+                "timedelta(minutes=5)"
+            )
+        rules = Watermark(
+            delay=_micros("watermark", self.watermark),
+            idle=None if self.idle is None else _micros("idle", self.idle, least=timedelta(milliseconds=1)),
+            max_ahead=_micros("max_ahead", self.max_ahead),
+        )
+        return EventTime(window=window, timestamp=self.timestamp, by=names_of(self.by or ()), rules=rules)
+
+    def _check_unused(self, window: Window) -> None:
+        if isinstance(window, SessionWindow):
+            raise TopologyError(f"{window!r} needs timestamp=, the field with the time of a row")
+        unset = EventTimeArguments()
+        for name in ("watermark", "idle", "by", "max_ahead"):
+            if getattr(self, name) != getattr(unset, name):
+                raise TopologyError(f"{name}= needs timestamp=, the field with the time of a row")
+
+
+def _micros(name: str, value: timedelta, *, least: timedelta = timedelta(0)) -> int:
+    if not isinstance(value, timedelta) or value < least:
+        raise TopologyError(f"{name}= is a timedelta of {least.total_seconds():g} s or more, not {shown(value)}")
+    return value // timedelta(microseconds=1)
+
+
+@frozen(kw_only=True)
+class EventTime:
+    """The event time of a window.
+
+    Attributes:
+        timestamp: the field with the time of a row.
+        by: the fields whose values name the partition of a row; empty: all rows are one partition.
+        rules: how the watermark follows from the rows.
+    """
+
+    window: DurationWindow | SessionWindow
+    timestamp: str
+    by: tuple[str, ...]
+    rules: Watermark
+
+    def check(self, source: StructType) -> None:
+        """Check the fields of the input.
+
+        Raises:
+            TopologyError: one is missing, or has a type that can't be used.
+        """
+        (found,) = select(source, [self.timestamp]).fields
+        if found.dataType != TimestampType():
+            raise TopologyError(
+                f"the field {self.timestamp!r} is {found.dataType.simpleString()}, and timestamp= needs a timestamp; "
+                f"convert it before the window, by `transform` or `sql`"
+            )
+        check_comparable(select(source, self.by))
+
+    def store(self, schema: StructType) -> EventWindows[Any]:
+        """Return the windows over stored rows with these fields."""
+        if isinstance(self.window, SessionWindow):
+            return SessionEventWindows(
+                window=self.window, rules=self.rules, schema=schema, timestamp=self.timestamp, by=self.by
+            )
+        return DurationEventWindows(
+            window=self.window, rules=self.rules, schema=schema, timestamp=self.timestamp, by=self.by
+        )
+
+    @property
+    def identity(self) -> dict[str, Json]:
+        """The facts that the stored windows depend on."""
+        return {"timestamp": self.timestamp, "by": ", ".join(self.by)}
+
+    @property
+    def details(self) -> dict[str, Json]:
+        """The facts that may change from one start to the next."""
+        shown = {"watermark": self.rules.delay, "idle": self.rules.idle, "max_ahead": self.rules.max_ahead}
+        return {
+            name: "none" if micros is None else str(timedelta(microseconds=micros)) for name, micros in shown.items()
+        }
+
+    def described(self) -> str:
+        """Return a description for ``explain()``."""
+        of = f", the least over the values of {', '.join(self.by)}" if self.by else ""
+        told = ", ".join(f"{name} {value}" for name, value in self.details.items() if value != "none")
+        return f"by event time {self.timestamp!r}: {told}{of}"
+
+
+@frozen
+class FiredWindows(NewValues):
+    """The results of windows by event time."""
+
+    def picked(self, values: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [row for is_late, row in values if not is_late]
+
+
+@frozen
+class LateRows(NewValues):
+    """The rows that are in no window.
+
+    Attributes:
+        fields: those of the stream before the window, and `LATE`.
+    """
+
+    fields: StructType
+
+    def origin(self, inputs: Sequence[StructType]) -> StructType:
+        return self.fields
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        return self.fields
+
+    def picked(self, values: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return [row for is_late, row in values if is_late]
+
+
+def late_rows(title: str, fired: Node) -> LateRows:
+    """Return the operation for the window with these results, the stream of ``fired``.
+
+    Raises:
+        TopologyError: that is another stream, its fields are unknown, or one has the name of a field that is added.
+    """
+    if not isinstance(fired.operation, FiredWindows):
+        raise TopologyError("it follows a window with timestamp= directly: keep the stream that window() returns")
+    source = fired.inputs[0].inputs[0].schema
+    if source is None:
+        raise TopologyError("the fields before the window must be known: give transform its schema=")
+    return LateRows(title, append(source, LATE))
+
+
+def reads_late(origins: Iterable[Node]) -> bool:
+    """Return whether one of these streams of new values is that of the late rows."""
+    return any(isinstance(each.operation, LateRows) for each in origins)

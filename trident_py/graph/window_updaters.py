@@ -1,0 +1,186 @@
+"""The updaters of windows: they add rows to the state of windows, and emit the results of windows that fire."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime, timedelta
+from decimal import localcontext
+from itertools import chain
+
+from attrs import frozen
+
+from coordinators.values.transaction_time import MILLIS
+from trident_py.graph.aggregation import AggregateCall
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import EXACT_DECIMALS
+from trident_py.interfaces.states import RemovableMapState
+from trident_py.rows.row import Row, row_class
+from trident_py.states.keys import UNGROUPED, encode_key, encode_keys
+from trident_py.windows.event_store import EventWindows, TimedRow
+from trident_py.windows.window_store import WindowRows
+from trident_py.windows.windows import MICROS, DurationWindow, SessionWindow
+from trident_py.worker.failures import in_user_code
+from trident_py.worker.pipeline import Values, prepared
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_YEAR_1, _YEAR_9999 = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
+_FIRST_MICROS, _LAST_MICROS = ((each - _EPOCH) // _MICROSECOND for each in (_YEAR_1, _YEAR_9999))
+
+
+@frozen(kw_only=True)
+class WindowAggregation:
+    """The aggregation of the rows of a window.
+
+    Attributes:
+        keys: the fields with a window for each of their values; empty: a single window.
+        emits_keys: whether results begin with the values of ``keys``.
+        emits_bounds: whether results end with the first moment of the window, and the first moment after it.
+        seen: the fields of a row that the aggregator receives.
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    emits_keys: bool
+    emits_bounds: bool
+    call: AggregateCall
+    seen: tuple[str, ...]
+
+    def results(self, trigger: int, rows: Sequence[Row], bounds: Values) -> Iterator[Values]:
+        """Yield the results for each key of a window that fires; its rows are those of all keys."""
+        for key, group in self.by_key(rows).values():
+            before = key if self.emits_keys else ()
+            for result in self._results(trigger, group):
+                yield (*before, *result, *(bounds if self.emits_bounds else ()))
+
+    def by_key(self, rows: Iterable[Row]) -> dict[str, tuple[Values, list[Row]]]:
+        """Return the rows of each key, by the text of the key."""
+        found: dict[str, tuple[Values, list[Row]]] = {}
+        for row in rows:
+            key = [row[name] for name in self.keys]
+            found.setdefault(encode_key(key), (key, []))[1].append(row)
+        return found
+
+    def prepared(self) -> AbstractContextManager[None]:
+        """Prepare the aggregator, and clean it up after the block."""
+        return prepared([self.call.aggregator], self.title)
+
+    def _results(self, trigger: int, rows: list[Row]) -> list[Values]:
+        accumulator, make = self.call.accumulator(trigger, self.title), row_class(self.seen)._make
+        views = (make([row[name] for name in self.seen]) for row in rows)
+        place = f"in {self.title}, over the {len(rows)} rows of window {trigger}"
+        with in_user_code(lambda: place), localcontext(EXACT_DECIMALS):
+            value = accumulator.first(next(views))
+            for view in views:
+                value = accumulator.following(value, view)
+            return accumulator.results(value)
+
+
+@frozen(kw_only=True)
+class WindowUpdater(ABC):
+    """Adds the rows of a batch to windows, and emits the aggregator's results for windows that fire."""
+
+    aggregation: WindowAggregation
+
+    @abstractmethod
+    def feed(
+        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
+    ) -> None:
+        """Feed the rows of a batch (maybe none), at the time of its transaction, in milliseconds since 1970."""
+
+    @abstractmethod
+    def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
+        """Return the transaction time, in milliseconds since 1970, at which the next window fires without more rows.
+
+        None if no window fires by time.
+        """
+
+
+@frozen(kw_only=True)
+class ArrivalUpdater(WindowUpdater):
+    """Updates windows by count, and by the time of transactions.
+
+    Windows by time fire for all keys at once. So they are stored as one window, and split by key when they fire: a key
+    without new rows fires too, and is then forgotten. Windows by count are stored for each key.
+
+    Attributes:
+        rows: stores the rows; their fields are the fields of the input.
+    """
+
+    rows: WindowRows
+
+    def feed(
+        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
+    ) -> None:
+        now = time * (MICROS // MILLIS)
+        if self.rows.window.is_timed:
+            batch = {UNGROUPED: list(tuples)}
+        else:
+            batch = {key: rows for key, (_, rows) in self.aggregation.by_key(tuples).items()}
+        fired = [windows for windows in self.rows.feed(state, batch, now).values() if windows]
+        length = self.rows.window.length_micros or 0
+        with self.aggregation.prepared() if fired else nullcontext():
+            for trigger, rows in chain.from_iterable(fired):
+                for values in self.aggregation.results(trigger, rows, (moment(trigger - length), moment(trigger))):
+                    collector.emit(values)
+
+    def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
+        if not self.rows.window.is_timed:
+            return None
+        return in_millis(self.rows.next_firing_at(state, UNGROUPED))
+
+
+@frozen(kw_only=True)
+class EventUpdater(WindowUpdater):
+    """Updates windows by event time. It emits pairs: whether a row is late, and the row of that stream.
+
+    Attributes:
+        rows: stores the rows.
+        by: the fields whose values name the partition of a row; empty: all rows are one partition.
+    """
+
+    rows: EventWindows[DurationWindow] | EventWindows[SessionWindow]
+    by: tuple[str, ...]
+
+    def feed(
+        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
+    ) -> None:
+        fed = self.rows.feed(state, self._timed(tuples), time * (MICROS // MILLIS))
+        watermark = None if fed.watermark is None else moment(fed.watermark)
+        for number, why in fed.refused:
+            collector.emit((True, (*tuples[number], why.value, watermark)))
+        with self.aggregation.prepared():
+            for window in fed.fired:
+                for values in self.aggregation.results(
+                    window.end, window.rows, (moment(window.start), moment(window.end))
+                ):
+                    collector.emit((False, values))
+
+    def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
+        return in_millis(self.rows.next_firing_at(state))
+
+    def _timed(self, tuples: Sequence[Row]) -> list[TimedRow]:
+        times = [row[self.rows.timestamp] for row in tuples]
+        partitions = encode_keys([[row[name] for name in self.by] for row in tuples])
+        keys = partitions
+        if isinstance(self.rows.window, SessionWindow):  # other windows are split by key when they fire
+            keys = encode_keys([[row[name] for name in self.aggregation.keys] for row in tuples])
+        return [
+            TimedRow(None if at is None else (at - _EPOCH) // _MICROSECOND, partition, key, self._stored(row))
+            for at, partition, key, row in zip(times, partitions, keys, tuples, strict=True)
+        ]
+
+    def _stored(self, row: Row) -> Values:
+        return tuple(row[name] for name in self.rows.schema.names)
+
+
+def moment(micros: int) -> datetime:
+    """Return a time in microseconds since the epoch as a datetime, or the nearest one that there is."""
+    return _EPOCH + timedelta(microseconds=min(max(micros, _FIRST_MICROS), _LAST_MICROS))
+
+
+def in_millis(micros: int | None) -> int | None:
+    """Return a time in milliseconds since the epoch, rounded up."""
+    return None if micros is None else -(-micros // (MICROS // MILLIS))

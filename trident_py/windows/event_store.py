@@ -1,0 +1,251 @@
+"""Windows by event time, kept in a state: their rows, and the watermark.
+
+One value is the head: the watermark's progress, and the bins that there are. Everything is read from the state in each
+transaction, and written under its token. So a replay gives the same, and nothing differs after a rollback.
+
+Windows of a fixed length have a bin for each pane: the rows of all keys whose time is in it. A bin is removed when its
+last window has fired, so the state is as large as the rows that a future window needs.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import chain
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+from attrs import field, frozen
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from trident_py.interfaces.states import RemovableMapState
+from trident_py.rows.row import Row, rows_of
+from trident_py.rows.schema import arrow_schema, arrow_table
+from trident_py.windows.bins import Bins
+from trident_py.windows.watermark import PartitionProgress, Refusal, Watermark, WatermarkProgress
+from trident_py.windows.windows import DurationWindow, SessionWindow
+
+_HEAD = ("head", 0)
+"""Texts of groups begin with a bracket, and bins are numbers."""
+
+_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
+W = TypeVar("W", DurationWindow, SessionWindow)
+
+
+@frozen
+class TimedRow:
+    """A row of the present transaction.
+
+    Attributes:
+        at: its time, in microseconds since the epoch; None: it has none.
+        partition: the partition of the watermark that it moves.
+        key: the text of its group's values.
+        values: the values to store.
+    """
+
+    at: int | None
+    partition: str
+    key: str
+    values: Sequence[Any]
+
+
+@frozen
+class FiredWindow:
+    """A window that fires, with its rows in the order of their times. Rows of one time are in the order they came in.
+
+    ``start`` and ``end`` are in microseconds since the epoch.
+    """
+
+    start: int
+    end: int
+    rows: Sequence[Row]
+
+
+@frozen
+class EventHead:
+    """The head of a state of windows by event time.
+
+    Attributes:
+        bins: by bin, the number of its full chunks.
+    """
+
+    progress: WatermarkProgress = field(factory=WatermarkProgress)
+    bins: Mapping[int, int] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class EventWindows(ABC, Generic[W]):
+    """The windows of one stream by a field of event time.
+
+    Attributes:
+        schema: the fields of the stored rows.
+        timestamp: the field of them with the time of a row.
+        by: the fields whose values name a row's partition, for the state's name.
+    """
+
+    window: W
+    rules: Watermark
+    schema: StructType
+    timestamp: str
+    by: tuple[str, ...] = ()
+    _arrow: pa.Schema = field(init=False, repr=False, eq=False)
+
+    @_arrow.default
+    def _arrow_schema(self) -> pa.Schema:
+        return arrow_schema(self.schema)
+
+    @property
+    def value(self) -> StructField:
+        """The value field of the state, named after the windows' kind and sizes, and a digest of the rows' fields."""
+        fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
+        digest = sha256(json.dumps([fields, self.timestamp, self.by]).encode()).hexdigest()
+        return StructField(f"event_{self.window.slug}_{digest[:8]}", BinaryType())
+
+    def feed(self, state: RemovableMapState[bytes], rows: Sequence[TimedRow], now: int) -> Fed:
+        """Add rows to windows, at the time of their transaction; iterate `Fed.fired` to the end.
+
+        Args:
+            state: a state with the fields `KEYS` and `value`, in a transaction.
+            rows: the rows of the transaction; maybe none.
+            now: its time in microseconds since the epoch.
+        """
+        head = self._head(state)
+        late_before = self._bound(head.progress.watermark)
+        judged = [(row, self.rules.refusal(row.at, now, late_before)) for row in rows]
+        progress = self.rules.advance(head.progress, now, _newest(judged))
+        return Fed(
+            refused=[(number, why) for number, (_, why) in enumerate(judged) if why is not None],
+            watermark=head.progress.watermark,
+            fired=self._fire(state, head, progress, [row for row, why in judged if why is None]),
+        )
+
+    def next_firing_at(self, state: RemovableMapState[bytes]) -> int | None:
+        """Return the earliest time of a transaction without rows that lets a window fire; None if none does."""
+        head = self._head(state)
+        if not head.bins:
+            return None
+        return self.rules.passes_at(head.progress, self._next_bound(min(head.bins), head.progress.watermark))
+
+    def _fire(
+        self, state: RemovableMapState[bytes], head: EventHead, progress: WatermarkProgress, rows: Sequence[TimedRow]
+    ) -> Iterator[FiredWindow]:
+        bins = Bins(state, self._bin_fields, dict(head.bins))
+        self._add(bins, rows)
+        before, upto = self._bound(head.progress.watermark), self._bound(progress.watermark)
+        if upto is not None and upto != before:
+            yield from self._due(bins, before, upto)
+        after = EventHead(progress, bins.full)
+        if after != head:
+            state.multi_put([_HEAD], [_stored(after)])
+
+    def _bound(self, watermark: int | None) -> int | None:
+        """Return the last time that windows go by, up to the watermark; rows before it are late."""
+        return None if watermark is None else watermark // self._grain * self._grain
+
+    def _head(self, state: RemovableMapState[bytes]) -> EventHead:
+        (value,) = state.multi_get([_HEAD])
+        return EventHead() if value is None else _restored(value)
+
+    def _table(self, rows: Sequence[TimedRow]) -> pa.Table:
+        return arrow_table([row.values for row in rows], self.schema)
+
+    def _sorted(self, batches: Sequence[pa.RecordBatch]) -> list[Row]:
+        return sorted(chain.from_iterable(map(rows_of, batches)), key=lambda row: row[self.timestamp])
+
+    @property
+    @abstractmethod
+    def _grain(self) -> int:
+        """The watermark takes effect when it passes a multiple of so many microseconds."""
+
+    @property
+    @abstractmethod
+    def _bin_fields(self) -> pa.Schema:
+        """The fields of the rows in bins."""
+
+    @abstractmethod
+    def _next_bound(self, first: int, watermark: int | None) -> int:
+        """Return the next watermark by which a window fires, or is looked for, if ``first`` is the first bin."""
+
+    @abstractmethod
+    def _add(self, bins: Bins, rows: Sequence[TimedRow]) -> None:
+        """Add rows, of which none is late."""
+
+    @abstractmethod
+    def _due(self, bins: Bins, before: int | None, upto: int) -> Iterator[FiredWindow]:
+        """Yield the windows that fire when the bound moves, then remove what no future window needs."""
+
+
+@frozen(kw_only=True)
+class Fed:
+    """The result of feeding the rows of a transaction.
+
+    Attributes:
+        refused: the position and reason of each row that is in no window.
+        watermark: the watermark after the previous transaction.
+        fired: the windows that fire, made during iteration. The state is complete after the last one.
+    """
+
+    refused: Sequence[tuple[int, Refusal]]
+    watermark: int | None
+    fired: Iterator[FiredWindow]
+
+
+@frozen(kw_only=True)
+class DurationEventWindows(EventWindows[DurationWindow]):
+    """Windows of a fixed length by event time, with a bin for each pane."""
+
+    @property
+    def _grain(self) -> int:
+        return self.window.slide_micros
+
+    @property
+    def _bin_fields(self) -> pa.Schema:
+        return self._arrow
+
+    def _next_bound(self, first: int, watermark: int | None) -> int:
+        return next(self.window.ends_between([first], self._bound(watermark), first + self.window.length_micros))
+
+    def _add(self, bins: Bins, rows: Sequence[TimedRow]) -> None:
+        panes: dict[int, list[TimedRow]] = {}
+        for row in rows:
+            if row.at is not None:
+                panes.setdefault(self.window.pane(row.at), []).append(row)
+        bins.add({pane: self._table(found) for pane, found in panes.items()})
+
+    def _due(self, bins: Bins, before: int | None, upto: int) -> Iterator[FiredWindow]:
+        panes, length = sorted(bins.full), self.window.length_micros
+        read: dict[int, list[Row]] = {}
+        for end in self.window.ends_between(panes, before, upto):
+            wanted = panes[bisect_left(panes, end - length) : bisect_left(panes, end)]
+            read = {pane: read[pane] if pane in read else self._sorted(bins.read(pane)) for pane in wanted}
+            yield FiredWindow(end - length, end, list(chain.from_iterable(read.values())))
+        bins.remove([pane for pane in panes if self.window.is_done(pane, upto)])
+
+
+def _newest(judged: Sequence[tuple[TimedRow, Refusal | None]]) -> dict[str, int]:
+    """Return the greatest time of each partition, of rows that move the watermark."""
+    newest: dict[str, int] = {}
+    for row, why in judged:
+        if row.at is not None and why in (None, Refusal.LATE):
+            newest[row.partition] = max(row.at, newest.get(row.partition, row.at))
+    return newest
+
+
+def _stored(head: EventHead) -> bytes:
+    progress = head.progress
+    line = {
+        "watermark": progress.watermark,
+        "partitions": [[name, each.newest, each.active_at] for name, each in progress.partitions.items()],
+        "bins": list(head.bins.items()),
+    }
+    return _JSON.encode(line).encode()
+
+
+def _restored(value: bytes) -> EventHead:
+    found = json.loads(bytes(value))
+    partitions = {name: PartitionProgress(newest, active_at) for name, newest, active_at in found["partitions"]}
+    return EventHead(WatermarkProgress(found["watermark"], partitions), dict(map(tuple, found["bins"])))

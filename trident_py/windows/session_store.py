@@ -1,0 +1,202 @@
+"""Sessions by event time, kept in a state for each group, and looked up by the time at which they end.
+
+The open sessions of a group are one value: a line of JSON, then their rows. If the rows of a session exceed
+`SEAL_BYTES`, they move to a separate slot of the group. A bin has the groups whose sessions end in one grain of time.
+So a transaction reads only the sessions that get rows or may end. A session that continues stays in the bin of its
+first end. When that time comes, it moves to the bin of its present end, so once for each gap of time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from trident_py.interfaces.states import RemovableMapState
+from trident_py.rows.row import Row
+from trident_py.windows.bins import SEAL_BYTES, Bins, read_batch, write_batch
+from trident_py.windows.event_store import EventWindows, FiredWindow, TimedRow
+from trident_py.windows.windows import SessionWindow
+
+_GRAINS = 32
+"""The gap is divided into so many grains: sessions fire when the watermark has passed the grain of their end."""
+
+_PORTION_GROUPS = 100
+"""The number of groups that are read at once if their sessions may end."""
+
+_GROUPS = pa.schema([pa.field("key", pa.string(), nullable=False)])
+_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
+
+@frozen
+class _Session:
+    """An open session.
+
+    Attributes:
+        start: the time of its first row.
+        last: the time of its last row.
+        loose: the rows that are in no slot.
+        bin: the bin that has its group; None: none yet.
+        slots: the slots with its other rows.
+    """
+
+    start: int
+    last: int
+    loose: pa.Table
+    bin: int | None = None
+    slots: tuple[int, ...] = ()
+
+
+@frozen
+class _Group:
+    """The open sessions of one group, which don't touch each other, and the number of its last slot."""
+
+    sessions: Sequence[_Session] = ()
+    slots: int = 0
+
+
+@frozen(kw_only=True)
+class SessionEventWindows(EventWindows[SessionWindow]):
+    """Sessions by event time, separate for each group."""
+
+    @property
+    def _grain(self) -> int:
+        return max(1, self.window.gap_micros // _GRAINS)
+
+    @property
+    def _bin_fields(self) -> pa.Schema:
+        return _GROUPS
+
+    def _next_bound(self, first: int, watermark: int | None) -> int:
+        return (first + 1) * self._grain
+
+    def _add(self, bins: Bins, rows: Sequence[TimedRow]) -> None:
+        new = self._begun(rows)
+        entries: dict[tuple[str, int], bytes] = {}
+        placed: dict[int, list[str]] = {}
+        for key, before in self._groups(bins.state, list(new)).items():
+            sessions, slots = [], before.slots
+            for session in self._joined([*before.sessions, *new[key]]):
+                if session.loose.nbytes > SEAL_BYTES:
+                    slots += 1
+                    entries[key, slots] = write_batch(session.loose)
+                    session = evolve(session, loose=self._arrow.empty_table(), slots=(*session.slots, slots))
+                sessions.append(self._placed(key, session, placed))
+            entries[key, 0] = _stored(_Group(sessions, slots))
+        if entries:
+            bins.state.multi_put(list(entries), list(entries.values()))
+        bins.add(_tables(placed))
+
+    def _due(self, bins: Bins, before: int | None, upto: int) -> Iterator[FiredWindow]:
+        while bins.full and (first := min(bins.full)) < upto // self._grain:
+            found = pa.Table.from_batches(bins.read(first), _GROUPS).column("key").to_pylist()
+            keys = list(dict.fromkeys(found))
+            for start in range(0, len(keys), _PORTION_GROUPS):
+                yield from self._ended(bins, first, keys[start : start + _PORTION_GROUPS])
+            bins.remove([first])
+
+    def _ended(self, bins: Bins, first: int, keys: Sequence[str]) -> Iterator[FiredWindow]:
+        """Yield the sessions of these groups that end in the bin ``first``; then remove them, and move the others."""
+        state, placed = bins.state, dict[int, list[str]]()
+        entries: dict[tuple[str, int], bytes] = {}
+        gone: list[tuple[str, int]] = []
+        for key, group in self._groups(state, keys).items():
+            ended = [each for each in group.sessions if each.bin == first == self._end_bin(each)]
+            for session in ended:
+                yield FiredWindow(session.start, session.last + self.window.gap_micros, self._rows(state, key, session))
+                gone += [(key, slot) for slot in session.slots]
+            left = [
+                self._placed(key, evolve(each, bin=None), placed) if each.bin == first else each
+                for each in group.sessions
+                if each not in ended
+            ]
+            if left:
+                entries[key, 0] = _stored(_Group(left, group.slots))
+            elif ended:
+                gone.append((key, 0))
+        if entries:
+            state.multi_put(list(entries), list(entries.values()))
+        if gone:
+            state.multi_remove(gone)
+        bins.add(_tables(placed))
+
+    def _begun(self, rows: Sequence[TimedRow]) -> dict[str, list[_Session]]:
+        """Return a session for each row, or for several that follow each other, by group."""
+        timed = [(row.key, row.at, row) for row in rows if row.at is not None]
+        timed.sort(key=lambda each: each[:2])
+        whole, found, start = self._table([row for *_, row in timed]), dict[str, list[_Session]](), 0
+        for key, same in groupby(timed, key=lambda each: each[0]):
+            found[key] = []
+            for at, equal in groupby(same, key=lambda each: each[1]):
+                rows_at = len(list(equal))
+                found[key].append(_Session(at, at, whole.slice(start, rows_at)))
+                start += rows_at
+        return found
+
+    def _joined(self, sessions: Sequence[_Session]) -> list[_Session]:
+        """Join sessions that touch; ``sessions`` are the stored ones, then new ones."""
+        touching: list[list[_Session]] = []
+        last = None
+        for each in sorted(sessions, key=lambda session: session.start):
+            if last is None or each.start > last + self.window.gap_micros:
+                touching.append([])
+                last = each.last
+            touching[-1].append(each)
+            last = max(last, each.last)
+        return [_one(each) for each in touching]
+
+    def _placed(self, key: str, session: _Session, placed: dict[int, list[str]]) -> _Session:
+        """Put the group into the bin of the session's end, unless a bin has it already."""
+        if session.bin is not None:
+            return session
+        end = self._end_bin(session)
+        placed.setdefault(end, []).append(key)
+        return evolve(session, bin=end)
+
+    def _end_bin(self, session: _Session) -> int:
+        return (session.last + self.window.gap_micros) // self._grain
+
+    def _groups(self, state: RemovableMapState[bytes], keys: Sequence[str]) -> dict[str, _Group]:
+        stored = state.multi_get([(key, 0) for key in keys]) if keys else []
+        return {key: self._group(value) if value else _Group() for key, value in zip(keys, stored, strict=True)}
+
+    def _group(self, value: bytes) -> _Group:
+        line, _, rows = bytes(value).partition(b"\n")
+        whole = pa.Table.from_batches([read_batch(rows, self._arrow)] if rows else [], self._arrow)
+        found, start, sessions = json.loads(line), 0, []
+        for first, last, its_bin, slots, count in found["sessions"]:
+            sessions.append(_Session(first, last, whole.slice(start, count), its_bin, tuple(slots)))
+            start += count
+        return _Group(sessions, found["slots"])
+
+    def _rows(self, state: RemovableMapState[bytes], key: str, session: _Session) -> list[Row]:
+        stored = state.multi_get([(key, slot) for slot in session.slots]) if session.slots else []
+        full = [read_batch(value, self._arrow) for value in stored if value is not None]
+        return self._sorted([*full, *session.loose.to_batches()])
+
+
+def _one(sessions: Sequence[_Session]) -> _Session:
+    """Return one session with the rows of all, which are ordered by start; of equal ones the stored one is first."""
+    if len(sessions) == 1:
+        return sessions[0]
+    return _Session(
+        start=sessions[0].start,
+        last=max(each.last for each in sessions),
+        loose=pa.concat_tables([each.loose for each in sessions]),
+        bin=max((each.bin for each in sessions if each.bin is not None), default=None),
+        slots=tuple(slot for each in sessions for slot in each.slots),
+    )
+
+
+def _tables(placed: Mapping[int, Sequence[str]]) -> dict[int, pa.Table]:
+    return {name: pa.table({"key": keys}, schema=_GROUPS) for name, keys in placed.items()}
+
+
+def _stored(group: _Group) -> bytes:
+    sessions = [(each.start, each.last, each.bin, each.slots, each.loose.num_rows) for each in group.sessions]
+    line = _JSON.encode({"sessions": sessions, "slots": group.slots}).encode()
+    rows = pa.concat_tables([each.loose for each in group.sessions])
+    return line + b"\n" + (write_batch(rows) if rows.num_rows else b"")
