@@ -203,7 +203,9 @@ class WindowState(Output):
 
     def fields(self, source: StructType) -> StructType:
         """Return the fields of the rows that the driver receives: by event time all, because late rows have them."""
-        return source if self.event_time else self.stored_fields(source)
+        if self.event_time is None:
+            return self.stored_fields(source)
+        return StructType([each for each in source.fields if each.name != self.tag])
 
     def stored_fields(self, source: StructType) -> StructType:
         """Return the fields of the stored rows."""

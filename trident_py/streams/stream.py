@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AnyAggregator, Scope, aggregation
 from trident_py.graph.bad_rows import bad_rows_of
-from trident_py.graph.event_time import EventTimeArguments, EventTimeOptions, FiredWindows, late_rows
+from trident_py.graph.event_time import EventTimeArguments, FiredWindows, late_rows
 from trident_py.graph.graph import Graph, Node
 from trident_py.graph.min_by import BestRow, ExtremeRow, compared_fields
 from trident_py.graph.naming import default_name, state_name
@@ -41,7 +41,7 @@ from trident_py.rows.schema import names_of, schema_of, select, shown
 from trident_py.streams.chain import ChainedAggregatorDeclarer, chained
 from trident_py.streams.row_stream import RowStream, check_instance
 from trident_py.windows.window_store import LocalWindows
-from trident_py.windows.windows import Window
+from trident_py.windows.windows import EventTimeOptions, Window
 
 
 # large: one method for each operation, so that they can be chained

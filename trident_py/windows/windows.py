@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from typing import TypedDict
 
 from attrs import Attribute, field, frozen
 
@@ -376,3 +377,25 @@ class SessionWindow(Window):
     def gap_micros(self) -> int:
         """The gap in microseconds."""
         return round(self.gap * MICROS)
+
+
+class EventTimeOptions(TypedDict, total=False):
+    """The arguments of `Stream.window` for windows by a timestamp in the rows.
+
+    The watermark is the greatest timestamp so far, less a delay. A window fires with the transaction that moves the
+    watermark to its end. A row is late if a window that it belongs to may have fired by an earlier transaction.
+
+    Attributes:
+        timestamp: the field with the time of a row; its type is ``timestamp``.
+        watermark: the delay: how much later than the newest row a row may come.
+        by: fields, such as the device: the watermark is the least over their values. Use fields with few values.
+        idle: if a value of ``by`` has no rows for so long, by the times of transactions, it no longer holds the
+            watermark. None: it holds it forever.
+        max_ahead: a row further after the time of its transaction is in no window and moves nothing; a day by default.
+    """
+
+    timestamp: str
+    watermark: timedelta
+    idle: timedelta | None
+    by: str | Sequence[str] | None
+    max_ahead: timedelta

@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
+from tests.unit.trident_py.windows.driven import declared
 from trident_py.errors import TopologyError
+from trident_py.graph.event_time import EventTimeArguments
+from trident_py.graph.graph import RowFlow
 from trident_py.operations.builtin import Count, Sum
+from trident_py.rows.schema import schema_of
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.streams.stream import Stream
@@ -119,6 +124,18 @@ def test_late_rows_that_no_stream_takes_are_logged_once(tmp_path: Path, caplog: 
     assert told == [
         "window w, attempt 2:0: 1 rows are in no window, and nothing reads late_rows(); this is logged once"
     ]
+
+
+def test_a_job_that_several_transactions_share_gives_the_transaction_and_all_fields() -> None:
+    source, tag = schema_of(SCHEMA), StructField("_transaction", LongType(), False)
+    alone = declared(
+        TumblingDuration(3), in_fields="n", event_time=EventTimeArguments(timestamp="at", watermark=MINUTE)
+    )
+    shared = alone.shared(tag, source, lambda *_: True)
+    flow = shared.on_rows([RowFlow.of((), StructType([tag, *source.fields]))], None)
+    assert flow.schema.names == ["_transaction", "device", "n", "at", "text", "tags"]
+    assert alone.fields(source).names == ["device", "n", "at", "text", "tags"]
+    assert alone.stored_fields(source).names == ["n", "at"]
 
 
 WRONG: Mapping[str, tuple[Any, str]] = {
