@@ -97,6 +97,10 @@ class WindowUpdater(ABC):
         None if no window fires by time.
         """
 
+    def watermark(self, state: RemovableMapState[bytes]) -> float | None:
+        """Return the watermark, in seconds since 1970, or None by arrival and before the first row."""
+        return None
+
 
 @frozen(kw_only=True)
 class ArrivalUpdater(WindowUpdater):
@@ -160,6 +164,10 @@ class EventUpdater(WindowUpdater):
 
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
         return in_millis(self.rows.next_firing_at(state))
+
+    def watermark(self, state: RemovableMapState[bytes]) -> float | None:
+        found = self.rows.watermark(state)
+        return None if found is None else found / MICROS
 
     def _timed(self, tuples: Sequence[Row]) -> list[TimedRow]:
         times = [row[self.rows.timestamp] for row in tuples]

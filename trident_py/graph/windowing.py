@@ -19,6 +19,7 @@ from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import RowFlow, RowWise
 from trident_py.graph.output import Output, OutputPlace, described_state
 from trident_py.graph.window_updaters import ArrivalUpdater, EventUpdater, WindowAggregation, WindowUpdater
+from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import RemovableMapState, StateFactory, StateKind
@@ -46,12 +47,14 @@ class WindowParticipant(StateParticipant):
     Attributes:
         inputs: the fields of the rows.
         outputs: the fields of what the updater emits.
+        metrics: receives the watermark, in seconds since 1970.
         drops_late: whether there can be rows that are in no window, and no stream takes them.
     """
 
     updater: WindowUpdater
     inputs: Sequence[str]
     outputs: Sequence[str]
+    metrics: Metrics = field(factory=Metrics)
     drops_late: bool = False
     _next_at: int | None = field(default=None, init=False)
     _has_told: bool = field(default=False, init=False)
@@ -63,14 +66,14 @@ class WindowParticipant(StateParticipant):
     def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
         """Raise the state's fence, and read the stored windows."""
         recovered = super().recover(topology, epoch)
-        self._next_at = self.updater.next_window_at(self._rows)
+        self._look_again()
         return recovered
 
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
         collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
         rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
         self.updater.feed(self._rows, rows, tx.time, collector)
-        self._next_at = self.updater.next_window_at(self._rows)
+        self._look_again()
         if self.drops_late:
             self._tell_late(tx, sum(is_late for is_late, _ in collector.rows))
         return collector.rows
@@ -95,6 +98,8 @@ class WindowParticipant(StateParticipant):
 
     def _look_again(self) -> None:
         self._next_at = self.updater.next_window_at(self._rows)
+        if (watermark := self.updater.watermark(self._rows)) is not None:
+            self.metrics.set(f"{self.name}.watermark", watermark)
 
     @property
     def _rows(self) -> RemovableMapState[bytes]:
@@ -167,6 +172,7 @@ class WindowState(Output):
             updater=self.updater(place.source),
             inputs=place.fields.names,
             outputs=VALUES if self.event_time else self.output([place.source]).names,
+            metrics=context.metrics,
             drops_late=self.event_time is not None and not reads_late(origins),
             downstream=downstream,
             downstream_outputs=following,
@@ -272,6 +278,8 @@ def window_state(
         )
     if factory.kind is not StateKind.FENCED:
         raise TopologyError(f"a window needs a fenced state, as SQLiteState or PostgresState, and {factory!r} is none")
+    if event_time.timestamp is not None and factory.ttl:
+        raise TopologyError(f"{factory!r} forgets what is stored after {factory.ttl}; windows by event time need it")
     call = schema_call(aggregator, out)
     names = names_of(in_fields) or call.in_fields
     if not names:

@@ -130,6 +130,10 @@ class EventWindows(ABC, Generic[W]):
             return None
         return self.rules.passes_at(head.progress, self._next_bound(min(head.bins), head.progress.watermark))
 
+    def watermark(self, state: RemovableMapState[bytes]) -> int | None:
+        """Return the watermark after the last transaction."""
+        return self._head(state).progress.watermark
+
     def _fire(
         self, state: RemovableMapState[bytes], head: EventHead, progress: WatermarkProgress, rows: Sequence[TimedRow]
     ) -> Iterator[FiredWindow]:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from tests.integration.trident_py import event_time_program
 from tests.integration.trident_py.event_time_program import LAST, SCHEMA, WINDOWS, declare, rows
 from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, Failing, config, select
-from trident_py import FixedBatchSpout, TridentConfig, TridentTopology
+from trident_py import FixedBatchSpout, SQLSink, TridentConfig, TridentTopology
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -68,11 +68,14 @@ def test_windows_are_those_of_spark_over_the_rows_that_are_not_late_over_failure
         by_spark = stream.transform(lambda frame: frame.where("n >= 0"), SCHEMA)
         windows = declare(topology, by_spark, tmp_path, lambda: None)
         windows["sliding"].partition_persist(failing, failing, ["total"])
+        windows["tumbling"].late_rows().name("log").write_to(SQLSink(f"sqlite:///{tmp_path / 'log.db'}", "log"))
         with topology.start(config, spark=spark) as query:
             query.process_all_available(PATIENCE_SECONDS)
     assert failing.failed == failing.fails
     for name in WINDOWS:
         check(spark, tmp_path, given, name)
+    logged = [n for (n,) in select(tmp_path / "log.db", "SELECT n FROM log ORDER BY n")]
+    assert logged == [n for (n,) in select(tmp_path / "late.db", "SELECT n FROM tumbling_late ORDER BY n")]
 
 
 def test_windows_are_those_of_spark_over_kills_in_the_middle_of_commits(

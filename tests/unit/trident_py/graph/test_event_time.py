@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import define, field
 from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.unit.trident_py.windows.driven import declared
-from trident_py.errors import TopologyError
+from tests.unit.trident_py.windows.driven import declared, driven
+from trident_py.errors import StateError, TopologyError
 from trident_py.graph.event_time import EventTimeArguments
 from trident_py.graph.graph import RowFlow
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.states import State, StateFactory, StateUpdater
 from trident_py.operations.builtin import Count, Sum
 from trident_py.rows.schema import schema_of
+from trident_py.spouts.feeder import FeederBatchSpout
 from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.streams.stream import Stream
@@ -65,8 +70,8 @@ def test_explain_says_by_which_times_a_window_fires() -> None:
     assert lines[-1].strip() == "late_rows()"
 
 
-def run(directory: Path, coordination: LocalCoordination, *rows: tuple[str, int, datetime | None]) -> None:
-    """Five minutes by event time; a table of the windows, and one of the late rows."""
+def run(directory: Path, coordination: LocalCoordination, *rows: tuple[str, int, datetime | None]) -> list[Any]:
+    """Windows of five minutes; a table of the results, and one of the late rows."""
     topology = TridentTopology("readings")
     stream = topology.new_stream("readings", FixedBatchSpout("device string, n int, at timestamp", 2, *rows))
     fired = stream.group_by("device").window(
@@ -86,7 +91,7 @@ def run(directory: Path, coordination: LocalCoordination, *rows: tuple[str, int,
         ("late", fired.late_rows(), ("n", "late_reason")),
     ):
         found.group_by(*keys).persistent_aggregate(SQLiteState(directory / "out.db", table=name), Count(), "count")
-    run_batches(topology, coordination)
+    return run_batches(topology, coordination)
 
 
 def select(directory: Path, table: str, keys: str) -> list[Any]:
@@ -104,12 +109,89 @@ def test_windows_of_old_data_are_those_of_its_own_time_over_a_restart(tmp_path: 
         ("b", 5, at(12, 4)),
         ("a", 6, None),
     ]
-    run(tmp_path, coordination, *first)
+    progress = run(tmp_path, coordination, *first)
+    assert progress[-1]["metrics"]["w.watermark"] == at(12, 5).timestamp()
     assert select(tmp_path, "totals", "start, device, total") == [("12:00", "a", 4, 1), ("12:00", "b", 2, 1)]
     more = [("a", 7, at(12, 20)), ("a", 8, at(12, 9))]
     run(tmp_path, coordination, *first, *more)
     assert select(tmp_path, "totals", "start, device, total")[2:] == [("12:05", "a", 12, 1)]
     assert select(tmp_path, "late", "n, late_reason") == [(5, "late", 1), (6, "no timestamp", 1)]
+
+
+def test_windows_of_windows_go_by_the_ends_of_the_first(tmp_path: Path) -> None:
+    topology = TridentTopology("readings")
+    rows = [("a", 1, at(12, minute)) for minute in range(0, 60, 3)] + [("a", 1, at(14, 0)), ("a", 1, at(15, 0))]
+    stream = topology.new_stream("readings", FixedBatchSpout("device string, n int, at timestamp", 4, *rows))
+    result, none = stream, timedelta(0)
+    for name, length in (("minutes", 10 * MINUTE), ("hours", 60 * MINUTE)):
+        store = SQLiteState(tmp_path / "w.db", table=name)
+        window = TumblingDuration(length)
+        time = "at" if name == "minutes" else "window_start"
+        result = result.window(window, "n", Sum("n"), "n", store=store, timestamp=time, watermark=none)
+    result.group_by("window_end", "n").persistent_aggregate(SQLiteState(tmp_path / "a.db", table="a"), Count(), "count")
+    run_batches(topology)
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+        assert database.execute("SELECT n FROM a").fetchall() == [(20,)]
+
+
+@define(eq=False)
+class Fired(State, StateUpdater[State], StateFactory):
+    """Tells when a window has fired, and in which transaction."""
+
+    fired: threading.Event = field(factory=threading.Event)
+
+    def make_state(self, *_: Any) -> State:
+        return self
+
+    def begin_commit(self, txid: int) -> None: ...
+
+    def update_state(self, state: State, tuples: Sequence[Any], collector: TridentCollector) -> None:
+        if tuples:
+            self.fired.set()
+
+    def commit(self, txid: int) -> None: ...
+
+
+def test_an_empty_transaction_fires_a_window_that_an_idle_partition_holds() -> None:
+    topology, spout, told = TridentTopology("readings"), FeederBatchSpout("device string, at timestamp"), Fired()
+    stream = topology.new_stream("readings", spout)
+    idle = timedelta(milliseconds=300)
+    window = stream.window(
+        *(TumblingDuration(60), "at", Count(), "n"), timestamp="at", watermark=MINUTE, by="device", idle=idle
+    )
+    window.partition_persist(told, told, "n")
+    with topology.start(coordination=LocalCoordination()):
+        spout.feed([("slow", at(12, 0)), ("fast", at(12, 0))], 60)
+        spout.feed([("fast", at(13, 0))], 60)
+        assert told.fired.wait(60)
+
+
+def identities(**changed: Any) -> tuple[Any, Any]:
+    given = {"timestamp": "at", "watermark": MINUTE, **changed}
+    window = declared(TumblingDuration(3), in_fields="n", event_time=EventTimeArguments(**given))
+    return window.identity(schema_of(SCHEMA), 1), window.details
+
+
+def test_the_field_and_the_partitions_are_fixed_and_the_delays_may_change() -> None:
+    fixed, details = identities()
+    for changed in ({"watermark": 2 * MINUTE}, {"idle": MINUTE}, {"max_ahead": MINUTE}):
+        same, other = identities(**changed)
+        assert same == fixed
+        assert other != details
+    other, _ = identities(by="device")
+    assert {name for name in other if other[name] != fixed[name]} == {"by"}
+    by_transactions = declared(TumblingDuration(3), in_fields="n")
+    assert "timestamp" not in by_transactions.identity(schema_of(SCHEMA), 1)
+
+
+def test_windows_of_another_field_are_refused_in_a_state(tmp_path: Path) -> None:
+    by_at = declared(
+        TumblingDuration(3), in_fields="n", event_time=EventTimeArguments(timestamp="at", watermark=MINUTE)
+    )
+    with driven(by_at, SCHEMA, tmp_path):
+        pass
+    with pytest.raises(StateError, match="event_tumbling"), driven(declared(TumblingDuration(3)), SCHEMA, tmp_path, 2):
+        raise AssertionError("it is refused")
 
 
 def test_late_rows_that_no_stream_takes_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -194,6 +276,15 @@ WRONG: Mapping[str, tuple[Any, str]] = {
             .late_rows()
         ),
         "there is a field 'late_reason' already",
+    ),
+    "a store that forgets": (
+        lambda rows: rows.window(
+            *(TumblingDuration(3), "n", Count(), "c"),
+            store=SQLiteState("w.db", table="w", ttl=MINUTE),
+            timestamp="at",
+            watermark=MINUTE,
+        ),
+        "forgets what is stored after 0:01:00; windows by event time need it",
     ),
     "late rows of transaction times": (
         lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c").late_rows(),
