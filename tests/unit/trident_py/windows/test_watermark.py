@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.trident_py.windows.event_model import History, expected_watermark
-from trident_py.windows.watermark import Refusal, Watermark, WatermarkProgress
+from trident_py.windows.watermark import PartitionProgress, Refusal, Watermark, WatermarkProgress
 
 
 def rules(*, delay: int = 0, idle: int | None = None, max_ahead: int = 1000) -> Watermark:
@@ -51,15 +51,19 @@ def test_the_watermark_is_what_the_definition_gives_over_the_whole_history(
         assert folded(watermark, history[:upto]).watermark == expected_watermark(watermark, history[:upto])
 
 
-def test_the_watermark_is_what_the_definition_gives_in_every_short_history() -> None:
+def short_histories() -> Iterator[History]:
+    """Every history of three transactions and two partitions, with some times."""
     steps = [
         (later, {name: at for name, at in zip("ab", pair, strict=True) if at is not None})
         for later in (0, 2, 3, 5)
         for pair in product((None, 1, 9), repeat=2)
     ]
+    return (timed(three) for three in product(steps, repeat=3))
+
+
+def test_the_watermark_is_what_the_definition_gives_in_every_short_history() -> None:
     watermark = rules(delay=1, idle=3)
-    for three in product(steps, repeat=3):
-        history = timed(three)
+    for history in short_histories():
         assert folded(watermark, history).watermark == expected_watermark(watermark, history), history
 
 
@@ -133,3 +137,43 @@ def test_rows_are_judged_by_the_watermark_and_by_the_time_of_their_transaction()
 @pytest.mark.parametrize("refusal", Refusal)
 def test_reasons_are_texts(refusal: Refusal) -> None:
     assert f"{refusal}" == refusal.value
+
+
+# --- why each rule is needed ------------------------------------------------------------------------------------------
+
+
+class GoingBack(Watermark):
+    """Follows the rows back."""
+
+    def _raised(self, watermark: int | None, partitions: Mapping[str, PartitionProgress]) -> int | None:
+        return super()._raised(None, partitions) if partitions else watermark
+
+
+class LeavingAtOnce(Watermark):
+    """Looks only at the partitions that are active when a transaction comes."""
+
+    def _elapsed(self, progress: WatermarkProgress, now: int) -> WatermarkProgress:
+        idle = self.idle or now
+        left = {name: each for name, each in progress.partitions.items() if now - each.active_at < idle}
+        return WatermarkProgress(self._raised(progress.watermark, left), left)
+
+
+class NeverIdle(Watermark):
+    """Waits for every partition."""
+
+    def _elapsed(self, progress: WatermarkProgress, now: int) -> WatermarkProgress:
+        return progress
+
+
+class RememberingIdle(Watermark):
+    """Lets a partition that comes back begin where it was."""
+
+    def advance(self, progress: WatermarkProgress, now: int, newest: Mapping[str, int]) -> WatermarkProgress:
+        before = {name: each.newest for name, each in progress.partitions.items() if name in newest}
+        return super().advance(progress, now, {name: max(at, before.get(name, at)) for name, at in newest.items()})
+
+
+@pytest.mark.parametrize("mutant", [GoingBack, LeavingAtOnce, NeverIdle, RememberingIdle])
+def test_a_watermark_without_one_of_its_rules_is_found_by_the_definition(mutant: type[Watermark]) -> None:
+    wrong = mutant(delay=1, idle=3, max_ahead=1000)
+    assert any(folded(wrong, history).watermark != expected_watermark(wrong, history) for history in short_histories())
