@@ -155,11 +155,13 @@ class EventUpdater(WindowUpdater):
         watermark = None if fed.watermark is None else moment(fed.watermark)
         for number, why in fed.refused:
             collector.emit((True, (*tuples[number], why.value, watermark)))
+        first = next(fed.fired, None)
+        if first is None:
+            return
         with self.aggregation.prepared():
-            for window in fed.fired:
-                for values in self.aggregation.results(
-                    window.end, window.rows, (moment(window.start), moment(window.end))
-                ):
+            for window in chain([first], fed.fired):
+                bounds = (moment(window.start), moment(window.end))
+                for values in self.aggregation.results(window.end, window.rows, bounds):
                     collector.emit((False, values))
 
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from tests.unit.trident_py.windows.driven import driven
+from tests.unit.trident_py.windows.driven import All, declared, driven
 from tests.unit.trident_py.windows.test_event_store import SCHEMA, START, at, by_event_time
+from trident_py.graph.event_time import EventTimeArguments
 from trident_py.graph.window_updaters import in_millis, moment
-from trident_py.windows.windows import SlidingDuration
+from trident_py.windows.windows import SlidingDuration, TumblingDuration
 
 
 def test_keys_are_in_the_order_of_their_first_rows_in_time() -> None:
@@ -36,3 +37,27 @@ def test_times_are_rounded_up_and_stay_in_the_calendar() -> None:
     assert moment(-(10**18)) == datetime(1, 1, 1, tzinfo=UTC)
     assert moment(10**18) == datetime(9999, 12, 31, tzinfo=UTC)
     assert moment(1) == datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
+
+
+class Prepared(All):
+    """Notes when it is prepared and cleaned up."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def prepare(self) -> None:
+        self.calls.append("prepare")
+
+    def cleanup(self) -> None:
+        self.calls.append("cleanup")
+
+
+def test_an_aggregator_is_prepared_only_for_windows_that_fire() -> None:
+    aggregator = Prepared()
+    given = EventTimeArguments(timestamp="at", watermark=timedelta(0))
+    with driven(declared(TumblingDuration(10), aggregator, event_time=given), SCHEMA) as driver:
+        driver.now = START
+        driver.commit([("a", 1, at(1))])
+        assert aggregator.calls == []
+        driver.commit([("a", 2, at(11))])
+        assert aggregator.calls == ["prepare", "cleanup"]
