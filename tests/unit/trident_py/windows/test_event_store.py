@@ -17,6 +17,7 @@ from tests.unit.trident_py.windows.driven import TOPOLOGY, Driver, declared, dri
 from tests.unit.trident_py.windows.event_model import Model, ModelRow, Outcome, Transaction, Window
 from trident_py.graph.event_time import EventTimeArguments
 from trident_py.graph.windowing import WindowState
+from trident_py.interfaces.states import StateFactory
 from trident_py.windows import bins, session_store
 from trident_py.windows.windows import DurationWindow, SessionWindow, SlidingDuration, TumblingDuration
 
@@ -41,6 +42,7 @@ def by_event_time(
     idle: float | None = None,
     by: str | None = None,
     max_ahead: float = 60,
+    factory: StateFactory | None = None,
 ) -> WindowState:
     given = EventTimeArguments(
         timestamp="at",
@@ -49,7 +51,7 @@ def by_event_time(
         by=by,
         max_ahead=timedelta(seconds=max_ahead),
     )
-    return declared(window, keys=keys, event_time=given)
+    return declared(window, keys=keys, event_time=given, factory=factory)
 
 
 @define

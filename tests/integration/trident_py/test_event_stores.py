@@ -1,0 +1,45 @@
+"""Windows by event time in the stores of servers: what fires is the fold over all rows, over a crash and replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.trident_py.windows.driven import TOPOLOGY, driven
+from tests.unit.trident_py.windows.test_event_store import SCHEMA, START, History, by_event_time
+from trident_py import MySQLState, PostgresState, RedisState, StateFactory
+from trident_py.windows import SessionWindow, SlidingDuration
+
+STORES: dict[str, Callable[[str], StateFactory]] = {
+    "postgres": lambda place: PostgresState(place, table="w"),
+    "mysql": lambda place: MySQLState(place, table="w"),
+    "redis": lambda place: RedisState(place, prefix="w"),
+}
+
+
+@pytest.mark.parametrize("window", [SlidingDuration(6, 3), SessionWindow(1.5)], ids=["sliding", "sessions"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in STORES])
+def test_windows_by_event_time_are_the_same_in_every_store(
+    name: str, window: Any, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    factory = STORES[name](request.getfixturevalue(name))
+    operation = by_event_time(window, keys=("word",), watermark=2, factory=factory)
+    with driven(operation, SCHEMA, tmp_path) as driver:
+        history = History(driver)
+        for second in range(0, 60, 2):
+            driver.now = START + second
+            words = [("a", second), ("b", second + 1 if second % 8 else second - 20), ("c", 2 * (second // 10))]
+            rows, other = history.rows(words), history.rows([("a", second + 30)])
+            again = second % 3 == 0
+            if again:
+                driver.commit(other)
+            if second % 9 == 0:
+                driver.epoch += 1
+                driver.state.close()
+                driver.state.recover(TOPOLOGY, driver.epoch)
+            history.check(driver.now, rows, driver.commit(rows, attempt=1, again=again))
+        history.check_whole()
+        assert len(history.fired) > 20
