@@ -28,7 +28,7 @@ from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.streams.stream import Stream
 from trident_py.topology import TridentTopology
-from trident_py.windows.windows import TumblingCount
+from trident_py.windows.windows import TumblingCount, TumblingDuration
 
 AT = 20
 """The transaction that comes next when the second version starts."""
@@ -62,6 +62,12 @@ def counted(stream: Stream, *keys: str, table: str = "counts", aggregator: Any =
 
 def windowed(stream: Stream, length: int = 10, **named: str) -> None:
     stream.group_by(named.get("key", "word")).window(TumblingCount(length), ["word", "n"], Count(), "c")
+
+
+def by_event_time(stream: Stream, *, minutes: int = 5, by: str | None = None) -> None:
+    timed = stream.map(lambda row: (*row, None), "word string, n bigint, at timestamp")
+    delay = timedelta(minutes=minutes)
+    timed.name("timed").window(TumblingDuration(60), "n", Count(), "c", timestamp="at", watermark=delay, by=by)
 
 
 class Ticks(IBatchSpout):
@@ -125,6 +131,10 @@ GOES_ON: dict[str, tuple[Callable[[], Comparison], str]] = {
     "a state, window or sink more": (
         lambda: compared_versions(counted, lambda lines: (counted(lines), counted(lines, table="by_url"))),
         "state 'by_url' is new: it begins with transaction 20, without the 19 before it",
+    ),
+    "another delay of a watermark": (
+        lambda: compared_versions(by_event_time, lambda lines: by_event_time(lines, minutes=7)),
+        "window 'timed': its watermark changed from '0:05:00' to '0:07:00', with transaction 20",
     ),
     "one less": (
         lambda: compared_versions(lambda lines: [written(lines), counted(lines)], counted),
@@ -225,6 +235,11 @@ REFUSED: dict[str, tuple[Callable[[], Comparison], str, bool]] = {
         "window 'lines-window': its window changed from 'tumbling_count_10' to 'tumbling_count_11'",
         False,
     ),
+    "the partitions of a watermark": (
+        lambda: compared_versions(by_event_time, lambda lines: by_event_time(lines, by="word")),
+        "window 'timed': its by changed from '' to 'word'",
+        False,
+    ),
     "the keys of a window": (
         lambda: compared_versions(windowed, lambda lines: windowed(lines, key="n")),
         "its keys changed from 'word string' to 'n bigint'",
@@ -295,7 +310,8 @@ ROWS = {
     "another aggregator or updater, or another field for it": "another aggregator",
     "the group fields or the type of the value of a SQL state": "group fields",
     "the kind of a state that you wrote, its keys, its number of parts": "parts of a state",
-    "kind, length, slide, keys or fields of a window": "the length of a window",
+    "kind, length, slide, gap, keys or fields of a window, its `timestamp` or `by`": "the length of a window",
+    "`watermark`, `idle` or `max_ahead` of a window": "another delay of a watermark",
     "the operations before an unnamed window, sink or state": "another window without a name",
     "the fields of a sink": "fields of a sink",
 }
