@@ -28,7 +28,10 @@ from benchmarks.stage import SMALL, Stage
 
 EVERY_SECONDS = 0.003
 OURS = ("trident_py", "coordinators")
-IDLE = {"Inbox.take", "DriverLoop._turns", "watched.<locals>.watch"}
+IDLE = {
+    *("Inbox.take", "DriverLoop._turns", "watched.<locals>.watch", "EventThread._next", "StandstillWatch._run"),
+    *("run_in_tasks", "selectors: EpollSelector.select", "Threads._run"),
+}
 WARM_UP = 20
 
 Stacks = Counter[tuple[str, ...]]
