@@ -30,7 +30,7 @@ EVERY_SECONDS = 0.003
 OURS = ("trident_py", "coordinators")
 IDLE = {
     *("Inbox.take", "DriverLoop._turns", "watched.<locals>.watch", "EventThread._next", "StandstillWatch._run"),
-    *("run_in_tasks", "selectors: EpollSelector.select", "Threads._run"),
+    *("run_in_tasks", "selectors: EpollSelector.select", "Threads._run", "AskingThreads._run"),
 }
 WARM_UP = 20
 
