@@ -75,7 +75,7 @@ class Probe:
         heap = self._heap()
         return Sample(
             at=at,
-            objects=len(gc.get_objects()),
+            objects=len(gc.get_objects()) + gc.get_freeze_count(),  # a driver's loop freezes older ones
             threads=self.driver.num_threads(),
             descriptors=self.driver.num_fds(),
             znodes=self._znodes(self.root),
