@@ -20,6 +20,9 @@ STORES: dict[str, Callable[[str], StateFactory]] = {
 }
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.mark.parametrize("window", [SlidingDuration(6, 3), SessionWindow(1.5)], ids=["sliding", "sessions"])
 @pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in STORES])
 def test_windows_by_event_time_are_the_same_in_every_store(

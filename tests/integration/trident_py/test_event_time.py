@@ -18,7 +18,7 @@ from tests.integration.trident_py.event_time_program import LAST, SCHEMA, WINDOW
 from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, Failing, config, select
 from trident_py import FixedBatchSpout, SQLSink, TridentConfig, TridentTopology
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
 
 __all__ = ["config"]
 

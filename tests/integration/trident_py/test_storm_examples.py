@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 from tests.servers.kafka import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[3] / "examples" / "storm"
 
 
@@ -79,7 +81,6 @@ def test_trident_min_max_of_devices(spark: SparkSession, capsys: pytest.CaptureF
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 def test_trident_min_max_of_vehicles(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("trident_min_max_of_vehicles", capsys) == [
@@ -94,7 +95,6 @@ def test_trident_min_max_of_vehicles(spark: SparkSession, capsys: pytest.Capture
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_trident_kafka_client(
@@ -147,7 +147,6 @@ def test_word_count_redis_lookup(
     assert printed("word_count_redis_lookup", capsys) == ["[storm, 5]", "[needs, 7]"]
 
 
-@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_trident_ml_perceptron(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ from trident_py.states.memory import MemoryMapState
 from trident_py.streams.stream import TridentState
 from trident_py.topology import TridentTopology
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
 
 
 class Split(Function):
