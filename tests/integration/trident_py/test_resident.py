@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections import Counter
@@ -35,7 +36,9 @@ from trident_py import (
     counter,
 )
 from trident_py.engine.resident import resident_tasks
+from trident_py.engine.resident.server import ResidentServer
 from trident_py.spark.jobs import parallelism
+from trident_py.worker.resident import ResidentTask
 
 pytestmark = [pytest.mark.spark]
 
@@ -220,6 +223,35 @@ def test_tasks_come_with_small_batches_and_leave_after_the_last(
 
 
 @pytest.mark.local
+def test_the_port_is_not_given_back_before_the_tasks_have_ended(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a task that is still starting connects to the next owner: Spark gave it the rows of a job, and hung."""
+    ending, happened = threading.Event(), list[str]()
+    end_all, close = ResidentServer.end_all, ResidentServer.close
+
+    def ends_all(server: ResidentServer) -> None:
+        end_all(server)
+        ending.set()
+
+    def closes(server: ResidentServer) -> None:
+        happened.append("the port is given back")
+        close(server)
+
+    def starting(session: SparkSession, count: int, task: ResidentTask) -> None:
+        assert ending.wait(PATIENCE_SECONDS)
+        with socket.create_connection(task.address):
+            happened.append("a task has connected")
+
+    monkeypatch.setattr(ResidentServer, "end_all", ends_all)
+    monkeypatch.setattr(ResidentServer, "close", closes)
+    monkeypatch.setattr(resident_tasks, "run_in_tasks", starting)
+    lines, topology = FeederBatchSpout("line string"), TridentTopology("resident")
+    topology.new_stream("lines", lines).write_to(Shown())
+    topology.start(CONFIG, spark=spark, coordination=LocalCoordination()).stop()
+    assert happened == ["a task has connected", "the port is given back"]
+
+
 def test_tasks_that_would_take_all_slots_are_refused(spark: SparkSession) -> None:
     slots = parallelism(spark)
     topology = TridentTopology("greedy")

@@ -188,18 +188,27 @@ class ResidentTasks:
             ]
 
     def close(self) -> None:
-        """End the tasks; cancel their job if they don't end."""
+        """End the tasks; cancel their job if they don't end.
+
+        The port is given back last. A task that is still starting would connect to its next owner, such as Spark, which
+        passes on the rows of a job to the first that connects.
+        """
         self._closing.set()
         self._wanted.set()
-        self._server.close()
+        self._server.end_all()
         self._thread.join(END_SECONDS_MAX)
         if self._thread.is_alive():
             with suppress(Exception):  # Spark may be gone, and with it the tasks
                 answer_within(lambda: jobs.cancel(self.session, self._tag), END_SECONDS_MAX)
+                self._thread.join(END_SECONDS_MAX)
+        self._server.close()
 
     # --- on the server's thread ---------------------------------------------------------------------------------------
 
     def _joined(self, link: int, task: int) -> None:
+        if self._closing.is_set():
+            self._server.end(link)
+            return
         with self._lock:
             self._has_joined = True
             actions = self._pool.join(link, task)

@@ -118,10 +118,14 @@ class ResidentServer:
             with suppress(OSError):
                 peer.socket.shutdown(socket.SHUT_RDWR)  # its thread sees the end, and closes it
 
-    def close(self) -> None:
-        """End all tasks, stop listening, and wait for the thread."""
+    def end_all(self) -> None:
+        """End the tasks of all connections."""
         for link in list(self._peers):
             self.end(link)
+
+    def close(self) -> None:
+        """End all tasks, stop listening, and wait for the thread."""
+        self.end_all()
         self._is_open = False
         self._wake()
         self._thread.join()
