@@ -10,6 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -295,25 +296,19 @@ class SinkParticipant(Participant):
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         if len(group) > 1 and self.sink.takes_groups:
             try:
-                self._commit_together(group)
+                self._commit(group[-1][0], partial(self.sink.commit_group, group))
             except FailedException as error:
                 log.debug("sink %s refuses a group, which commits one by one", self.name, exc_info=quoted(error))
             else:
                 return
         for tx, receipt in group:
             working_for(tx.attempt)
-            self._commit(tx, receipt)
+            self._commit(tx, partial(self.sink.commit, tx, receipt))
 
-    def _commit_together(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
-        last = group[-1][0]
-        self._tried = max(last.txid, self._tried)
-        self.sink.commit_group(group)
-        if self._last is None or self._last < last.token:
-            self._last = last.token
-
-    def _commit(self, tx: SinkTransaction, receipt: Any) -> None:
+    def _commit(self, tx: SinkTransaction, commit: Callable[[], None]) -> None:
+        """Call ``commit``, whose last transaction is ``tx``, and keep that it was tried and done."""
         self._tried = max(tx.txid, self._tried)
-        self.sink.commit(tx, receipt)
+        commit()
         if self._last is None or self._last < tx.token:
             self._last = tx.token
 
@@ -342,7 +337,7 @@ class SinkParticipant(Participant):
         is_here = tx.parks is not None and isinstance(self.sink, RowsSink)
         receipt = self.keep(tx, rows.table()) if is_here else self.sink.prepare(tx, rows.frame())
         try:
-            self._commit(tx, receipt)
+            self._commit(tx, partial(self.sink.commit, tx, receipt))
         except BaseException:
             self._give_up(tx, receipt)
             raise
