@@ -190,7 +190,7 @@ class Operation(ABC):
         return None
 
     def picked(self, values: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
-        """Return those of the new values of a state, its input, that are its rows."""
+        """Return its rows: some of the new values of the state that is its input."""
         return values
 
     def engine(self, inputs: Sequence[Node]) -> Engine:

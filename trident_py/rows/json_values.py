@@ -50,25 +50,20 @@ def check_json_type(kind: t.DataType, name: str = "value") -> None:
 
 def json_decoder(kind: t.DataType) -> Callable[[bytes], Any]:
     """Return a function that decodes a value of a type checked by `check_json_type`; it raises for invalid bytes."""
-    convert = _converter(kind)
+    convert = converter(kind)
     return lambda value: convert(json.loads(value, parse_float=Decimal))
 
 
-def text_decoder(kind: t.DataType) -> Callable[[str], Any]:
-    """Return a function that converts a text, as JSON has it, to a value of a type that JSON lacks."""
-    return _converter(kind)
-
-
-def _converter(kind: t.DataType) -> Callable[[Any], Any]:
+def converter(kind: t.DataType) -> Callable[[Any], Any]:
     """Return a function that converts JSON to values of a Spark type; types that JSON lacks are texts there."""
     match kind:
         case t.StructType():
             return _struct(kind)
         case t.ArrayType():
-            item = _nullable(_converter(kind.elementType))
+            item = _nullable(converter(kind.elementType))
             return lambda value: list(map(item, _checked(value, list)))
         case t.MapType():
-            item = _nullable(_converter(kind.valueType))
+            item = _nullable(converter(kind.valueType))
             return lambda value: {key: item(each) for key, each in _checked(value, dict).items()}
         case t.DecimalType():
             return _decimal(kind)
@@ -77,7 +72,7 @@ def _converter(kind: t.DataType) -> Callable[[Any], Any]:
 
 def _struct(kind: t.StructType) -> Callable[[Any], Any]:
     """Return a function that converts an object: missing fields become NULL, other fields are left out."""
-    converters = {field.name: _nullable(_converter(field.dataType)) for field in kind.fields}
+    converters = {field.name: _nullable(converter(field.dataType)) for field in kind.fields}
     return lambda value: {name: convert(_checked(value, dict).get(name)) for name, convert in converters.items()}
 
 

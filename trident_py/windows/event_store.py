@@ -13,19 +13,19 @@ import json
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from attrs import field, frozen
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from trident_py.interfaces.states import RemovableMapState
 from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.windows.bins import Bins
 from trident_py.windows.watermark import PartitionProgress, Refusal, Watermark, WatermarkProgress
+from trident_py.windows.window_store import value_field
 from trident_py.windows.windows import DurationWindow, SessionWindow
 
 _HEAD = ("head", 0)
@@ -102,8 +102,7 @@ class EventWindows(ABC, Generic[W]):
     def value(self) -> StructField:
         """The value field of the state, named after the windows' kind and sizes, and a digest of the rows' fields."""
         fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
-        digest = sha256(json.dumps([fields, self.timestamp, self.by]).encode()).hexdigest()
-        return StructField(f"event_{self.window.slug}_{digest[:8]}", BinaryType())
+        return value_field(f"event_{self.window.slug}", [fields, self.timestamp, self.by])
 
     def feed(self, state: RemovableMapState[bytes], rows: Sequence[TimedRow], now: int) -> Fed:
         """Add rows to windows, at the time of their transaction; iterate `Fed.fired` to the end.

@@ -103,6 +103,12 @@ class FiredWindows:
             yield each.trigger, self.rows[each.start - self.first : each.stop - self.first]
 
 
+def value_field(slug: str, made_of: object) -> StructField:
+    """Return the value field of a state for windows, with a digest of what their rows depend on in its name."""
+    digest = sha256(json.dumps(made_of).encode()).hexdigest()
+    return StructField(f"{slug}_{digest[:8]}", BinaryType())
+
+
 @frozen
 class WindowRows:
     """The rows of the windows of one stream, one window for each key.
@@ -123,8 +129,7 @@ class WindowRows:
     def value(self) -> StructField:
         """The value field of the state, named after the windows' kind and sizes, and a digest of the rows' fields."""
         fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
-        digest = sha256(json.dumps(fields).encode()).hexdigest()
-        return StructField(f"{self.window.slug}_{digest[:8]}", BinaryType())
+        return value_field(self.window.slug, fields)
 
     def feed(
         self, state: MapState[bytes], batch: Mapping[str, Sequence[Sequence[Any]]], now: int

@@ -13,7 +13,7 @@ from pyarrow import csv
 from pyspark.sql import types as t
 
 from trident_py.errors import SpoutError, TopologyError
-from trident_py.rows.json_values import check_json_type, json_decoder, text_decoder
+from trident_py.rows.json_values import check_json_type, converter, json_decoder
 from trident_py.rows.schema import arrow_array, arrow_schema, schema_of, shown
 
 FORMATS = ("text", "json", "csv")
@@ -231,7 +231,7 @@ class CsvLines(RecordLines):
     @_decoders.default
     def _of_times(self) -> Mapping[str, Callable[[str], Any]]:
         kinds = (t.TimestampType, t.TimestampNTZType)
-        return {each.name: text_decoder(each.dataType) for each in self.record if isinstance(each.dataType, kinds)}
+        return {each.name: converter(each.dataType) for each in self.record if isinstance(each.dataType, kinds)}
 
     def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
         """Check the header, if the lines begin with it; then read the others."""
