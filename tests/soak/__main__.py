@@ -2,7 +2,7 @@
 
 Every minute an operator slows it down, pauses it and has it go on.
 
-    python -m tests.soak --minutes 20 [--transactions 1000000] [--json FILE]
+    python -m tests.soak --minutes 20 [--small] [--transactions 1000000] [--json FILE]
 
 A few times a minute, when all input is committed, it counts Python's objects, threads, descriptors, znodes and Spark's
 blocks, and the memory of the driver and of its JVM, all garbage collected. Exit code 1 if the median of the last minute
@@ -36,9 +36,11 @@ from tests.soak.judgement import MINUTE_SECONDS, MINUTES_MIN, TOLD, Growth, Samp
 from tests.soak.load import TOPOLOGY, Load
 from tests.soak.operator import Operator
 from tests.soak.probe import Probe
+from tests.soak.small import SmallLoad
 from trident_py import PostgresState, SQLiteState, StateFactory, TridentConfig
 
 PENDING = 8
+PENDING_SMALL = 64
 MIB = 1 << 20
 RETAINED = "20"
 
@@ -114,17 +116,24 @@ def connected(server: EmbeddedZooKeeper) -> Iterator[KazooClient]:
         client.close()
 
 
-def soak(seconds: float, transactions: int = 0) -> Soaked:
+def load_of(directory: Path, small: bool, stack: ExitStack) -> Load | SmallLoad:
+    """Make the input and the states."""
+    sums = SQLiteState(directory / "sums.db", table="sums")
+    if small:
+        return SmallLoad(sums)
+    words = stack.enter_context(words_state(directory))
+    return Load(directory / "input", words, sums, SQLiteState(directory / "totals.db", table="totals"))
+
+
+def soak(seconds: float, transactions: int = 0, *, small: bool = False) -> Soaked:
     """Run rounds until both the time and the number of transactions are reached, with a sample after each."""
     # Arrow's own pool keeps for each thread what it has freed, 12 MiB after some minutes, and gives it back to nobody.
     pa.set_memory_pool(pa.system_memory_pool())
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="trident-soak-")))
-        config = TridentConfig(max_spout_pending=PENDING, state_dir=directory / "state")
+        config = TridentConfig(max_spout_pending=PENDING_SMALL if small else PENDING, state_dir=directory / "state")
         server = stack.enter_context(EmbeddedZooKeeper.running(config.embedded_dir))
-        words = stack.enter_context(words_state(directory))
-        sums, totals = (SQLiteState(directory / f"{name}.db", table=name) for name in ("sums", "totals"))
-        load = Load(directory / "input", words, sums, totals)
+        load = load_of(directory, small, stack)
         spark = stack.enter_context(session())
         probe = Probe.of(spark, stack.enter_context(connected(server)), config.root)
         query = stack.enter_context(load.topology().start(config, spark=spark))
@@ -160,11 +169,12 @@ def main(argv: list[str] | None = None) -> int:
     """Do it, and tell."""
     parser = argparse.ArgumentParser(description="Run small and large transactions, and look whether anything grows.")
     parser.add_argument("--minutes", type=minutes, default=20.0)
+    parser.add_argument("--small", action="store_true", help="only small transactions, thousands in each round")
     parser.add_argument("--transactions", type=int, default=0, help="how many to commit at least")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where every sample goes, and what was made of them")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.ERROR)
-    soaked = soak(arguments.minutes * MINUTE_SECONDS, arguments.transactions)
+    soaked = soak(arguments.minutes * MINUTE_SECONDS, arguments.transactions, small=arguments.small)
     took_minutes = max(arguments.minutes, soaked.samples[-1].at / MINUTE_SECONDS)
     grown = growths(soaked.samples, took_minutes)
     if arguments.json:

@@ -58,11 +58,13 @@ class Updates(ITridentSpout[int]):
     """Rows of a key and an amount; a batch is defined by the txid, and there are as many as were allowed.
 
     Attributes:
+        large: whether some batches are large.
         allowed: up to which transaction there is something.
         defined: the last one.
     """
 
     output_schema = "key bigint, amount bigint"
+    large: bool = True
     allowed: int = 0
     defined: int = 0
 
@@ -75,7 +77,7 @@ class Updates(ITridentSpout[int]):
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[int]:
         assert context.spark is not None
-        return UpdatesEmitter(context.spark)
+        return UpdatesEmitter(context.spark, self.large)
 
 
 @frozen
@@ -97,9 +99,10 @@ class UpdatesEmitter(Emitter[int]):
     """Gives a few rows one by one, or many as a frame."""
 
     spark: SparkSession
+    large: bool
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: int, collector: TridentCollector) -> None:
-        if metadata <= BURST or metadata % LARGE_EVERY == 0:
+        if self.large and (metadata <= BURST or metadata % LARGE_EVERY == 0):
             key = F.pmod(F.col("id"), F.lit(KEYS)).alias("key")
             collector.emit_dataframe(self.spark.range(LARGE_ROWS).select(key, F.lit(1).cast("bigint").alias("amount")))
             return

@@ -12,6 +12,7 @@ from coordinators.backends.coordination import Coordination
 from coordinators.record.wishes import Action, Rate, Wish
 from tests.soak.judgement import MINUTE_SECONDS
 from tests.soak.load import PATIENCE_SECONDS, Load
+from tests.soak.small import SmallLoad
 from trident_py import TridentQuery
 
 SLOW = Rate(batches_per_second=20.0, pending=4)
@@ -32,7 +33,7 @@ class Operator:
     topology: str
     visits: int = field(default=0, init=False)
 
-    def round(self, load: Load, query: TridentQuery, seconds: float) -> None:
+    def round(self, load: Load | SmallLoad, query: TridentQuery, seconds: float) -> None:
         """A round of ``load``, ``seconds`` after the beginning; the first of each minute slowly, and then a pause."""
         if seconds < self.visits * MINUTE_SECONDS:
             load.round(query)
