@@ -10,6 +10,7 @@ from attrs import define, field, frozen
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from coordinators.record.wishes import Rate
 from trident_py import (
     BatchCoordinator,
     Count,
@@ -33,6 +34,7 @@ from trident_py import (
 from trident_py.states import MemoryMapState
 
 TOPOLOGY = "soak"
+SLOW_PENDING = 4
 KEYS = 500
 SMALL_ROWS = 20
 LARGE_ROWS = 20_000
@@ -163,8 +165,10 @@ class Load:
         words: the state in which the words of the files are counted.
         sums: the one in which updates are summed.
         totals: the one for windows of them.
+        slow: the rate of its slow rounds.
     """
 
+    slow = Rate(batches_per_second=20.0, pending=SLOW_PENDING)
     directory: Path
     words: StateFactory
     sums: StateFactory

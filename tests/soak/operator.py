@@ -15,7 +15,6 @@ from tests.soak.load import PATIENCE_SECONDS, Load
 from tests.soak.small import SmallLoad
 from trident_py import TridentQuery
 
-SLOW = Rate(batches_per_second=20.0, pending=4)
 LOOK_AGAIN_SECONDS = 0.05
 
 
@@ -39,7 +38,7 @@ class Operator:
             load.round(query)
             return
         self.visits += 1
-        self._wish(Action.RATE, SLOW)
+        self._wish(Action.RATE, load.slow)
         load.round(query)
         self._wish(Action.PAUSE)
         self._wish(Action.RESUME)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from tests.soak.load import KEYS, PATIENCE_SECONDS, TOPOLOGY, Updates
+from coordinators.record.wishes import Rate
+from tests.soak.load import KEYS, PATIENCE_SECONDS, SLOW_PENDING, TOPOLOGY, Updates
 from trident_py import MapGet, StateFactory, Sum, TridentQuery, TridentTopology
 
-BATCHES = 2_000
+BATCHES = 5_000
 
 
 @define(eq=False)
@@ -16,8 +17,10 @@ class SmallLoad:
 
     Attributes:
         sums: the state in which updates are summed.
+        slow: the rate of its slow rounds.
     """
 
+    slow = Rate(batches_per_second=500.0, pending=SLOW_PENDING)
     sums: StateFactory
     _updates: Updates = field(factory=lambda: Updates(large=False), init=False)
 
