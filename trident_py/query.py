@@ -162,15 +162,20 @@ class TridentQuery:
             TridentError: it can't be parked; the message says why.
             TimeoutError: it was not decided within ``timeout`` seconds; it still may be.
         """
-        return self._wished(Action.PARK, (txid,), reason, timeout)
+        return self._wished(Action.PARK, (txid,), timeout, reason=reason)
 
-    def release(self, *txids: int, timeout: float = ANSWER_SECONDS) -> Outcome:
+    def release(self, *txids: int, late: bool = False, timeout: float = ANSWER_SECONDS) -> Outcome:
         """Process these parked transactions, or all of them without ids: each as a new transaction.
+
+        Args:
+            txids: the transactions.
+            late: release them even if rows are late for a window by event time, and nothing reads its late rows.
+            timeout: seconds to wait.
 
         Raises:
             TridentError, TimeoutError: as for `park`.
         """
-        return self._wished(Action.RELEASE, txids, "", timeout)
+        return self._wished(Action.RELEASE, txids, timeout, late=late)
 
     def skip(self, txid: int, reason: str = "", *, timeout: float = ANSWER_SECONDS) -> Outcome:
         """Take the parked transaction ``txid`` off the list, with all its parts: the rows never count.
@@ -178,20 +183,22 @@ class TridentQuery:
         Raises:
             TridentError, TimeoutError: as for `park`.
         """
-        return self._wished(Action.SKIP, (txid,), reason, timeout)
+        return self._wished(Action.SKIP, (txid,), timeout, reason=reason)
 
-    def bisect(self, txid: int, *, timeout: float = SEARCH_SECONDS) -> Outcome:
+    def bisect(self, txid: int, *, late: bool = False, timeout: float = SEARCH_SECONDS) -> Outcome:
         """Find the rows of the parked transaction ``txid`` that fail; return once they are found.
 
         `Outcome.found` has their positions in the batch. They stay parked, and the other rows are released. It takes
-        trials, which commit nothing, while the topology continues.
+        trials, which commit nothing, while the topology continues. ``late`` is as in `release`.
 
         Raises:
             TridentError, TimeoutError: as for `park`. It is also refused if all rows pass now.
         """
-        return self._wished(Action.BISECT, (txid,), "", timeout)
+        return self._wished(Action.BISECT, (txid,), timeout, late=late)
 
-    def release_letters(self, *txids: int, branch: str = "", timeout: float = ANSWER_SECONDS) -> Outcome:
+    def release_letters(
+        self, *txids: int, branch: str = "", late: bool = False, timeout: float = ANSWER_SECONDS
+    ) -> Outcome:
         """Process the dead letters of these transactions again, or all of them without ids.
 
         Those of each branch are a new transaction. Only this branch has a part in it, and the same transaction takes
@@ -200,12 +207,13 @@ class TridentQuery:
         Args:
             txids: the transactions that left the rows out.
             branch: only the letters of this branch.
+            late: as in `release`.
             timeout: seconds to wait.
 
         Raises:
             TridentError, TimeoutError: as for `park`. It is also refused if there are no such letters.
         """
-        return self._wished(Action.LETTERS, txids, "", timeout, branch)
+        return self._wished(Action.LETTERS, txids, timeout, branch=branch, late=late)
 
     def retry(self, txid: int | None = None, *, timeout: float = ANSWER_SECONDS) -> Outcome:
         """Try ``txid``, by default the lowest transaction, without waiting any longer, and count its failures from 0.
@@ -213,10 +221,10 @@ class TridentQuery:
         Raises:
             TridentError, TimeoutError: as for `park`.
         """
-        return self._wished(Action.RETRY, () if txid is None else (txid,), "", timeout)
+        return self._wished(Action.RETRY, () if txid is None else (txid,), timeout)
 
-    def _wished(self, action: Action, txids: tuple[int, ...], reason: str, timeout: float, branch: str = "") -> Outcome:
-        wish = Wish(uuid4().hex, action, reason=reason, txids=txids, branch=branch, by="the program")
+    def _wished(self, action: Action, txids: tuple[int, ...], timeout: float, **facts: Any) -> Outcome:
+        wish = Wish(uuid4().hex, action, txids=txids, by="the program", **facts)
         with located(topology=self.name):
             return carried_out(wish, self.name, self.coordination, timeout, lambda: self.is_active)
 

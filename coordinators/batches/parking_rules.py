@@ -17,6 +17,9 @@ from coordinators.values.settings import LeadershipSettings
 PARKED_IN_A_ROW_MAX = 10
 """How many transactions that follow each other may all be parked before the next one ends the topology."""
 
+RELEASING = (Action.RELEASE, Action.BISECT, Action.LETTERS)
+"""The wishes that process rows after transactions that were behind them."""
+
 _Rule: TypeAlias = "Callable[[ParkingRules, Wish], str]"
 
 
@@ -45,7 +48,7 @@ class ParkingRules:
         if wish.incarnation not in (0, self.incarnation):
             return "the topology was reset meanwhile"
         rule = self._RULES.get(wish.action) if wish.action else None
-        return rule(self, wish) if rule else ""
+        return (rule(self, wish) if rule else "") or self._losing_late(wish)
 
     def is_due(self, txid: int) -> bool:
         """Return true if ``txid``, which can be parked, is the lowest, and an attempt was made of all of its batch."""
@@ -152,6 +155,16 @@ class ParkingRules:
             if (why := self.unreleasable(each)) and (not wish.txids or each.txid in wish.txids):
                 return why
         return ""
+
+    def _losing_late(self, wish: Wish) -> str:
+        """Return why a release, which would perhaps lose late rows, is refused; empty: it isn't."""
+        if wish.late or wish.action not in RELEASING or not self.settings.drops_late:
+            return ""
+        windows = " and ".join(map(repr, sorted(self.settings.drops_late)))
+        return (
+            f"rows that are late by now would be lost, as nothing reads late_rows() of the window {windows}: start the "
+            f"topology with a stream that reads them, or accept that, by --late (late=True)"
+        )
 
     def _refused_skip(self, wish: Wish) -> str:
         if not wish.txids:

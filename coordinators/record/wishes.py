@@ -141,6 +141,7 @@ class Wish:
         rate: for `Action.RATE`, the limits to set; the others stay.
         reason: why, shown while the wish is in effect; empty: no reason was given.
         txids: the transactions that it is about; none: all parked ones, or, for `Action.RETRY`, the lowest one.
+        late: for a release, whether rows that are late for a window may be lost.
         branch: for `Action.LETTERS`, the branch that left the rows out; empty: each branch.
         by: who wishes it.
         incarnation: of the topology that it is about; 0: whichever it is.
@@ -155,6 +156,7 @@ class Wish:
     epoch: int = 0
     txids: tuple[int, ...] = field(default=(), kw_only=True)
     branch: str = field(default="", kw_only=True)
+    late: bool = field(default=False, kw_only=True)
     by: str = field(default="", kw_only=True)
     incarnation: int = field(default=0, kw_only=True)
 
@@ -181,6 +183,7 @@ class Wish:
         about = {
             "txids": list(self.txids),
             "branch": self.branch,
+            "late": self.late,
             "by": self.by,
             "incarnation": self.incarnation,
         }
@@ -192,10 +195,11 @@ class Wish:
         """Return the wish that was stored as ``text``; without action if this release can't carry it out."""
         try:
             body = json.loads(text)
-            reason, by = str(body.pop("reason", "")), str(body.pop("by", ""))
-            txids, action = tuple(body.pop("txids", ())), Action(body.pop("action"))
-            incarnation, branch = int(body.pop("incarnation", 0)), str(body.pop("branch", ""))
-            wish = cls(id, action, Rate(**body), reason, txids=txids, branch=branch, by=by, incarnation=incarnation)
+            about: dict[str, Any] = {name: str(body.pop(name, "")) for name in ("reason", "by", "branch")}
+            about |= {"txids": tuple(body.pop("txids", ())), "late": bool(body.pop("late", False))}
+            about["incarnation"] = int(body.pop("incarnation", 0))
+            action = Action(body.pop("action"))
+            wish = cls(id, action, Rate(**body), **about)
             wish.check()
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError):
             return cls(id, None)

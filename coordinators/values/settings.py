@@ -27,6 +27,8 @@ class LeadershipSettings:
         parks_poison: whether a transaction that has failed too often is parked; otherwise the topology ends.
         lettered: the branches whose bad rows the topology keeps as dead letters.
         windows: the outputs that are windows: no transaction is parked by policy because one of them fails.
+        drops_late: the windows by event time without a reader of their late rows. A release may have such rows, so it
+            is refused, unless the operator accepts the loss.
         park_max: how many transactions may be parked before the next poisoned one ends the topology.
     """
 
@@ -45,4 +47,5 @@ class LeadershipSettings:
     parks_poison: bool = False
     lettered: frozenset[str] = frozenset()
     windows: frozenset[str] = frozenset()
+    drops_late: frozenset[str] = frozenset()
     park_max: int = 100

@@ -322,6 +322,7 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
     )
     tx.add_argument("txids", metavar="TXID", type=_positive, nargs="*", help="the transactions; list takes none")
     tx.add_argument("--all", action="store_true", help="release all parked transactions")
+    _add_late_option(tx)
     tx.add_argument("--reason", metavar="TEXT", default="", help="why, for those who see the parked transaction")
     _add_timeout_option(tx, f"{ANSWER_SECONDS:g}, and {SEARCH_SECONDS:g} for bisect")
     _add_last_option(tx)
@@ -329,6 +330,12 @@ def _add_tx_options(tx: argparse.ArgumentParser) -> None:
     tx.add_argument("--parquet", metavar="FILE", type=Path, help="write the rows of one spout to FILE (rows)")
     tx.add_argument("--spout", metavar="NAME", type=_text, help="only the rows of this spout (rows)")
     _add_parked_dir_option(tx)
+
+
+def _add_late_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--late", action="store_true", help="release even rows that are late for a window and would be lost"
+    )
 
 
 def _add_letters_options(letters: argparse.ArgumentParser) -> None:
@@ -340,6 +347,7 @@ def _add_letters_options(letters: argparse.ArgumentParser) -> None:
     letters.add_argument("txids", metavar="TXID", type=_positive, nargs="*", help="the transactions (release)")
     letters.add_argument("--all", action="store_true", help="release the letters of all transactions")
     letters.add_argument("--branch", metavar="NAME", type=_text, default="", help="only those of this branch (release)")
+    _add_late_option(letters)
     letters.add_argument(
         "--reason", metavar="TEXT", default="", help="why, for those who see the transaction (release)"
     )

@@ -101,6 +101,7 @@ def mend(arguments: Namespace, action: Action, branch: str = "") -> int:
         reason=arguments.reason.strip(),
         txids=tuple(arguments.txids),
         branch=branch,
+        late=arguments.late,
         by=user_name(),
     )
     return send(wish, arguments)

@@ -307,16 +307,16 @@ def _wish_of(body: bytes) -> Wish:
     try:
         given = json.loads(body)
         reason, txids = given.pop("reason", "").strip(), tuple(given.pop("txids", ()))
-        branch = given.pop("branch", "")
+        about = {"branch": given.pop("branch", ""), "late": bool(given.pop("late", False))}
         action = Action(given.pop("action"))
         by = "the page" if action in ABOUT_TRANSACTIONS else ""
-        wish = Wish(uuid4().hex, action, Rate(**given), reason, txids=txids, branch=branch, by=by)
+        wish = Wish(uuid4().hex, action, Rate(**given), reason, txids=txids, by=by, **about)
         wish.check()
         if (wish.action is Action.RATE) == (wish.rate == Rate()):
             raise ConfigError("batches_per_second, pending and max_batch go with the action rate, and with no other")
         if txids and action not in ABOUT_TRANSACTIONS:
             raise ConfigError(f"txids go with the actions {', '.join(ABOUT_TRANSACTIONS)}, and with no other")
-        if branch and action is not Action.LETTERS:
+        if wish.branch and action is not Action.LETTERS:
             raise ConfigError("a branch goes with the action letters, and with no other")
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ConfigError) as error:
         actions, why = ", ".join(Action), safe_text(str(error), REFUSAL_BYTES_MAX)

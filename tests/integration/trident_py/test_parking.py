@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from trident_py.cli import main, rows, tx, wish
 from trident_py.errors import TridentError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.testing import LocalCoordination
-from trident_py.windows import TumblingCount
+from trident_py.windows import TumblingCount, TumblingDuration
 
 PATIENCE_SECONDS = 60.0
 BAD = 4
@@ -134,6 +135,45 @@ def test_a_batch_with_a_bad_row_is_parked_and_counts_once_it_is_released(tmp_pat
     assert select(database, "SELECT kind, n FROM latest") == [("even", 4), ("odd", 4)]
     assert select(database, "SELECT n FROM log") == [(n,) for n in range(1, 9)]
     assert select(tmp_path / "w.db", "SELECT sum FROM sums") == [(14,), (7 + 8 + 3 + 4,)]
+
+
+def event_windows(directory: Path, mended: Path, *, reads_late: bool) -> TridentTopology:
+    """Each batch of two rows is a minute, and a window of a minute fires with the batch after it."""
+    topology = TridentTopology("minutes")
+    timed = numbers(topology, mended).map(
+        lambda row: (row.n, datetime(2024, 5, 1, 12, (row.n - 1) // 2, tzinfo=UTC)), "n bigint, at timestamp"
+    )
+    fired = timed.window(
+        TumblingDuration(60), ["n"], Sum("n"), "sum", timestamp="at", watermark=timedelta(0), max_ahead=timedelta.max
+    )
+    fired.project("sum").name("fired").write_to(SQLSink(f"sqlite:///{directory / 'w.db'}", "fired"))
+    if reads_late:
+        late = fired.late_rows().project("n", "late_reason")
+        late.name("late").write_to(SQLSink(f"sqlite:///{directory / 'w.db'}", "late"))
+    return topology
+
+
+def test_released_rows_that_are_late_for_a_window_go_to_its_late_rows(tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    with run(event_windows(tmp_path, mended, reads_late=True), LocalCoordination(), state_dir=tmp_path) as query:
+        mended.touch()
+        query.release(2)
+        query.process_all_available(PATIENCE_SECONDS)
+    assert select(tmp_path / "w.db", "SELECT sum FROM fired") == [(1 + 2,), (5 + 6,)]
+    assert select(tmp_path / "w.db", "SELECT n, late_reason FROM late") == [(3, "late"), (BAD, "late")]
+
+
+def test_where_nobody_reads_late_rows_a_release_is_refused_unless_they_may_be_lost(tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    with run(event_windows(tmp_path, mended, reads_late=False), LocalCoordination(), state_dir=tmp_path) as query:
+        mended.touch()
+        for refused in (query.release, query.bisect):
+            with pytest.raises(TridentError, match=r"nothing reads late_rows\(\) of the window 'numbers-window'"):
+                refused(2)
+        query.release(2, late=True)
+        query.process_all_available(PATIENCE_SECONDS)
+        assert query.parked() == ()
+    assert select(tmp_path / "w.db", "SELECT sum FROM fired") == [(1 + 2,), (5 + 6,)]
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from trident_py.errors import FailedException, StateError
 from trident_py.graph.graph import Graph
 from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
+from trident_py.graph.windowing import WindowParticipant
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.spouts import ITridentSpout, Replay
 from trident_py.interfaces.states import State
@@ -189,6 +190,7 @@ def settings_of(
         parks_poison=config.on_poison == "park",
         lettered=frozenset(name for branch in plan.branches if branch.keeps_letters for name in branch.collects),
         windows=frozenset(_with_windows(plan, participants)),
+        drops_late=frozenset(_dropping_late(participants)),
         park_max=config.park_max,
     )
 
@@ -206,6 +208,11 @@ def _with_windows(plan: Plan, participants: Sequence[Participant]) -> Iterator[s
     for participant in everything(participants):
         if any(each.name in windows for each in everything([participant])):
             yield participant.name
+
+
+def _dropping_late(participants: Sequence[Participant]) -> Iterator[str]:
+    """Yield the names of windows by event time without a reader of their late rows."""
+    return (each.name for each in everything(participants) if isinstance(each, WindowParticipant) and each.drops_late)
 
 
 def _take_groups(participants: Sequence[Participant]) -> bool:
