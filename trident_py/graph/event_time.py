@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from trident_py.errors import TopologyError
 from trident_py.graph.graph import Node
 from trident_py.graph.outputs import NewValues
 from trident_py.rows.schema import append, check_comparable, names_of, schema_of, select, shown
-from trident_py.windows.event_store import DurationEventWindows, EventWindows
+from trident_py.windows.event_store import DurationEventWindows, EventWindows, PartialEventWindows
 from trident_py.windows.session_store import SessionEventWindows
 from trident_py.windows.watermark import Watermark
 from trident_py.windows.windows import DurationWindow, SessionWindow, Window
@@ -118,6 +118,19 @@ class EventTime:
             )
         return DurationEventWindows(
             window=self.window, rules=self.rules, schema=schema, timestamp=self.timestamp, by=self.by
+        )
+
+    def partial_store(
+        self, window: DurationWindow, schema: StructType, combine: Callable[[Any, Any], Any]
+    ) -> PartialEventWindows:
+        """Return the windows over stored partial values, with these fields."""
+        return PartialEventWindows(
+            window=window,
+            rules=self.rules,
+            schema=schema,
+            timestamp=self.timestamp,
+            by=self.by,
+            combine=combine,
         )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, ClassVar
@@ -106,6 +106,10 @@ class Output(Operation):
     def nothing(self, source: StructType) -> Callable[[], Any] | None:
         """Return a factory of the row for a transaction without rows; None if there is no such row."""
         return None
+
+    def settled(self, origins: Collection[Node]) -> Output:
+        """Return the output as it runs, with these streams of its new values."""
+        return self
 
     @abstractmethod
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import localcontext
 from itertools import chain
+from typing import Any
 
 from attrs import frozen
 
 from coordinators.values.transaction_time import MILLIS
 from trident_py.graph.aggregation import AggregateCall
+from trident_py.graph.panes import NEWEST, PANE, VALUE, PaneAggregation
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.operations import EXACT_DECIMALS
+from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
 from trident_py.interfaces.states import RemovableMapState
 from trident_py.rows.row import Row, row_class
 from trident_py.states.keys import UNGROUPED, encode_key, encode_keys
 from trident_py.windows.event_store import EventWindows, TimedRow
 from trident_py.windows.window_store import WindowRows
-from trident_py.windows.windows import MICROS, DurationWindow, SessionWindow
+from trident_py.windows.windows import EPOCH, MICROS, DurationWindow, SessionWindow, micros_of
+from trident_py.worker.accumulators import Accumulator, MergingAccumulator
 from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import Values, prepared
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _YEAR_1, _YEAR_9999 = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
-_FIRST_MICROS, _LAST_MICROS = ((each - _EPOCH) // _MICROSECOND for each in (_YEAR_1, _YEAR_9999))
+_FIRST_MICROS, _LAST_MICROS = map(micros_of, (_YEAR_1, _YEAR_9999))
 
 
 @frozen(kw_only=True)
@@ -39,6 +40,7 @@ class WindowAggregation:
         emits_keys: whether results begin with the values of ``keys``.
         emits_bounds: whether results end with the first moment of the window, and the first moment after it.
         seen: the fields of a row that the aggregator receives.
+        merges: whether the rows of a window are partial values.
     """
 
     title: str
@@ -47,6 +49,7 @@ class WindowAggregation:
     emits_bounds: bool
     call: AggregateCall
     seen: tuple[str, ...]
+    merges: bool = False
 
     def results(self, trigger: int, rows: Sequence[Row], bounds: Values) -> Iterator[Values]:
         """Yield the results for each key of a window that fires; its rows are those of all keys."""
@@ -68,7 +71,11 @@ class WindowAggregation:
         return prepared([self.call.aggregator], self.title)
 
     def _results(self, trigger: int, rows: list[Row]) -> list[Values]:
-        accumulator, make = self.call.accumulator(trigger, self.title), row_class(self.seen)._make
+        aggregator, make = self.call.aggregator, row_class(self.seen)._make
+        if self.merges and isinstance(aggregator, CombinerAggregator):
+            accumulator: Accumulator[Any] = MergingAccumulator(aggregator)
+        else:
+            accumulator = self.call.accumulator(trigger, self.title)
         views = (make([row[name] for name in self.seen]) for row in rows)
         place = f"in {self.title}, over the {len(rows)} rows of window {trigger}"
         with in_user_code(lambda: place), localcontext(EXACT_DECIMALS):
@@ -142,16 +149,17 @@ class EventUpdater(WindowUpdater):
 
     Attributes:
         rows: stores the rows.
-        by: the fields whose values name the partition of a row; empty: all rows are one partition.
+        timed: turns the rows that the driver receives into those of the windows.
     """
 
     rows: EventWindows[DurationWindow] | EventWindows[SessionWindow]
-    by: tuple[str, ...]
+    timed: Callable[[Sequence[Row]], list[TimedRow]]
 
     def feed(
         self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
     ) -> None:
-        fed = self.rows.feed(state, self._timed(tuples), time * (MICROS // MILLIS))
+        with in_user_code(lambda: f"in {self.aggregation.title}"), localcontext(EXACT_DECIMALS):
+            fed = self.rows.feed(state, self.timed(tuples), time * (MICROS // MILLIS))
         watermark = None if fed.watermark is None else moment(fed.watermark)
         for number, why in fed.refused:
             collector.emit((True, (*tuples[number], why.value, watermark)))
@@ -171,24 +179,99 @@ class EventUpdater(WindowUpdater):
         found = self.rows.watermark(state)
         return None if found is None else found / MICROS
 
-    def _timed(self, tuples: Sequence[Row]) -> list[TimedRow]:
-        times = [row[self.rows.timestamp] for row in tuples]
-        partitions = encode_keys([[row[name] for name in self.by] for row in tuples])
-        keys = partitions
-        if isinstance(self.rows.window, SessionWindow):  # other windows are split by key when they fire
-            keys = encode_keys([[row[name] for name in self.aggregation.keys] for row in tuples])
+
+@frozen(kw_only=True)
+class TimedRows(ABC):
+    """Turns the rows that the driver receives into those of windows by event time.
+
+    Attributes:
+        by: the fields whose values name the partition of a row; empty: all rows are one partition.
+        keys: the fields with a window for each of their values.
+    """
+
+    by: tuple[str, ...]
+    keys: tuple[str, ...]
+
+    def __call__(self, tuples: Sequence[Row]) -> list[TimedRow]:
+        """Return a row of the windows for each of ``tuples``."""
+        partitions, keys = (
+            encode_keys([[row[name] for name in names] for row in tuples]) for names in (self.by, self.keys)
+        )
         return [
-            TimedRow(None if at is None else (at - _EPOCH) // _MICROSECOND, partition, key, self._stored(row))
-            for at, partition, key, row in zip(times, partitions, keys, tuples, strict=True)
+            TimedRow(*self.times(row), partition, key, self.stored(row))
+            for partition, key, row in zip(partitions, keys, tuples, strict=True)
         ]
 
-    def _stored(self, row: Row) -> Values:
-        return tuple(row[name] for name in self.rows.schema.names)
+    @abstractmethod
+    def times(self, row: Row) -> tuple[int | None, int | None]:
+        """Return the time of a row, and the time to which it moves the watermark."""
+
+    @abstractmethod
+    def stored(self, row: Row) -> Values:
+        """Return the values to store."""
+
+
+@frozen(kw_only=True)
+class WholeRows(TimedRows):
+    """Stores the fields of rows.
+
+    Attributes:
+        timestamp: the field with the time of a row.
+        fields: the stored fields.
+    """
+
+    timestamp: str
+    fields: tuple[str, ...]
+
+    def times(self, row: Row) -> tuple[int | None, int | None]:
+        at = row[self.timestamp]
+        micros = None if at is None else micros_of(at)
+        return micros, micros
+
+    def stored(self, row: Row) -> Values:
+        return tuple(row[name] for name in self.fields)
+
+
+@frozen(kw_only=True)
+class RowValues(TimedRows):
+    """Stores the partial value of each row.
+
+    Attributes:
+        timestamp: the field with the time of a row.
+        seen: the fields that the aggregator receives.
+    """
+
+    timestamp: str
+    panes: PaneAggregation
+    seen: tuple[str, ...]
+
+    def times(self, row: Row) -> tuple[int | None, int | None]:
+        at = row[self.timestamp]
+        if at is None:
+            return None, None
+        micros = micros_of(at)
+        return self.panes.window.pane(micros), micros
+
+    def stored(self, row: Row) -> Values:
+        view = row_class(self.seen)._make([row[name] for name in self.seen])
+        return (*(row[name] for name in self.keys), self.panes.aggregator.init(view))
+
+
+@frozen(kw_only=True)
+class PaneValues(TimedRows):
+    """Stores partial values that tasks have made, as `PaneAggregation` describes."""
+
+    def times(self, row: Row) -> tuple[int | None, int | None]:
+        newest = row[NEWEST]
+        return row[PANE], None if newest is None else micros_of(newest)
+
+    def stored(self, row: Row) -> Values:
+        return (*(row[name] for name in self.keys), row[VALUE])
 
 
 def moment(micros: int) -> datetime:
     """Return a time in microseconds since the epoch as a datetime, or the nearest one that there is."""
-    return _EPOCH + timedelta(microseconds=min(max(micros, _FIRST_MICROS), _LAST_MICROS))
+    return EPOCH + timedelta(microseconds=min(max(micros, _FIRST_MICROS), _LAST_MICROS))
 
 
 def in_millis(micros: int | None) -> int | None:

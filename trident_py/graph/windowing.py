@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from attrs import define, evolve, field, frozen
@@ -16,13 +16,24 @@ from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregateCall, AnyAggregator, schema_call
 from trident_py.graph.event_time import VALUES, EventTime, EventTimeArguments, reads_late
 from trident_py.graph.flow import Flow, project_step
-from trident_py.graph.graph import RowFlow, RowWise
+from trident_py.graph.graph import Node, RowFlow, RowWise
 from trident_py.graph.output import Output, OutputPlace, described_state
-from trident_py.graph.window_updaters import ArrivalUpdater, EventUpdater, WindowAggregation, WindowUpdater
+from trident_py.graph.panes import VALUE, PaneAggregation
+from trident_py.graph.window_updaters import (
+    ArrivalUpdater,
+    EventUpdater,
+    PaneValues,
+    RowValues,
+    TimedRows,
+    WholeRows,
+    WindowAggregation,
+    WindowUpdater,
+)
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import RemovableMapState, StateFactory, StateKind
+from trident_py.operations.builtin import NativeAggregator
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Columns, CommitRows, Participant, earliest
 from trident_py.participants.states import StateParticipant, UpdateCollector
@@ -31,7 +42,7 @@ from trident_py.rows.schema import append, check_comparable, fields_text, names_
 from trident_py.states.shards import made
 from trident_py.windows.event_store import EventWindows
 from trident_py.windows.window_store import KEYS, WindowRows
-from trident_py.windows.windows import ArrivalWindow, Window
+from trident_py.windows.windows import ArrivalWindow, DurationWindow, Window
 
 BOUNDS = schema_of("window_start timestamp, window_end timestamp")
 """The last fields of the results of a window by time."""
@@ -75,17 +86,15 @@ class WindowParticipant(StateParticipant):
         self.updater.feed(self._rows, rows, tx.time, collector)
         self._look_again()
         if self.drops_late:
-            self._tell_late(tx, sum(is_late for is_late, _ in collector.rows))
+            self._tell_late(tx, any(is_late for is_late, _ in collector.rows))
         return collector.rows
 
-    def _tell_late(self, tx: SinkTransaction, rows: int) -> None:
-        if rows and not self._has_told:
+    def _tell_late(self, tx: SinkTransaction, has_late: bool) -> None:
+        if has_late and not self._has_told:
             self._has_told = True
             log.warning(
-                "window %s, attempt %s: %d rows are in no window, and nothing reads late_rows(); this is logged once",
-                self.name,
-                tx.attempt,
-                rows,
+                "window %s, attempt %s: some rows are in no window, and nothing reads late_rows(); this is logged once",
+                *(self.name, tx.attempt),
             )
 
     def try_commit(self, tx: SinkTransaction, receipt: Any) -> bool:
@@ -120,7 +129,8 @@ class WindowState(Output):
         in_fields: the fields that the aggregator may read.
         call: the aggregator.
         event_time: None: rows belong to windows as they come.
-        tag: the field with the transaction of a row, before the stored fields, in a shared job; else empty.
+        tag: the field with the transaction of a row, before the other fields, in a shared job; else empty.
+        by_pane: whether tasks aggregate the rows of each pane, because nothing needs the rows.
     """
 
     title: str
@@ -133,6 +143,7 @@ class WindowState(Output):
     call: AggregateCall
     event_time: EventTime | None = None
     tag: str = ""
+    by_pane: bool = False
 
     kind: ClassVar[str] = "window"
     is_repeatable: ClassVar[bool] = False  # the windows that a batch fires depend on the time of its commit
@@ -161,7 +172,11 @@ class WindowState(Output):
 
     def described(self) -> str:
         timed = f", {self.event_time.described()}" if self.event_time else ""
+        timed += ", kept as one value for each key and pane" if self._panes else ""
         return described_state(self.factory, self.title) + timed
+
+    def settled(self, origins: Collection[Node]) -> WindowState:
+        return evolve(self, by_pane=self._panes is not None and not reads_late(origins))
 
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         downstream, following = place.downstream(context)
@@ -197,24 +212,34 @@ class WindowState(Output):
         return evolve(self, tag=field.name)
 
     def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        """Return the fields of the rows that the driver receives."""
-        return inputs[0].select(self._tagged(inputs[0].schema))
+        """Return the rows that the driver receives."""
+        (flow,), panes = inputs, self._panes
+        return panes.build(flow, batch_id) if panes and self.by_pane else flow.select(self._tagged(flow.schema))
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        (flow,) = inputs
+        (flow,), panes = inputs, self._panes
+        if panes and self.by_pane:
+            return panes.on_rows(flow, batch_id)
         return flow.then(project_step(flow.schema, self._tagged(flow.schema)))
 
     def _tagged(self, source: StructType) -> list[str]:
         return [*([self.tag] if self.tag else []), *self.fields(source).names]
 
     def fields(self, source: StructType) -> StructType:
-        """Return the fields of the rows that the driver receives: by event time all, because late rows have them."""
+        """Return the fields of the rows that the driver receives.
+
+        By event time these are all, because late rows have them; if nothing reads late rows, those of partial values.
+        """
         if self.event_time is None:
             return self.stored_fields(source)
+        if self.by_pane and (panes := self._panes):
+            return panes.fields(source)
         return StructType([each for each in source.fields if each.name != self.tag])
 
     def stored_fields(self, source: StructType) -> StructType:
-        """Return the fields of the stored rows."""
+        """Return the fields of the stored rows: for partial values, the keys and the value."""
+        if panes := self._panes:
+            return panes.stored_fields(source)
         seen, _ = self._seen_and_results(source)
         timestamp = [self.event_time.timestamp] if self.event_time else []
         # Rows without any field can't be counted.
@@ -226,11 +251,13 @@ class WindowState(Output):
         Raises:
             StateError: the state can't hold such data.
         """
-        return self.factory.for_fields(KEYS, self._rows(source).value)
+        time = self.event_time
+        rows = self._by_event_time(source, time) if time else self._by_arrival(source)
+        return self.factory.for_fields(KEYS, rows.value)
 
     def updater(self, source: StructType) -> WindowUpdater:
         """Return the updater that feeds the state with rows of the fields `fields`."""
-        seen, results = self._seen_and_results(source)
+        (seen, results), panes = self._seen_and_results(source), self._panes
         keys = select(source, self.keys) if self.emits_keys else StructType()
         aggregation = WindowAggregation(
             title=self.title,
@@ -238,21 +265,49 @@ class WindowState(Output):
             emits_keys=self.emits_keys,
             emits_bounds=self._emits_bounds(StructType([*keys.fields, *results.fields])),
             call=self.call,
-            seen=tuple(seen.names),
+            seen=(VALUE,) if panes else tuple(seen.names),
+            merges=panes is not None,
         )
-        rows = self._rows(source)
-        if isinstance(rows, WindowRows):
-            return ArrivalUpdater(aggregation=aggregation, rows=rows)
-        by = self.event_time.by if self.event_time else ()
-        return EventUpdater(aggregation=aggregation, rows=rows, by=by)
+        if self.event_time is None:
+            return ArrivalUpdater(aggregation=aggregation, rows=self._by_arrival(source))
+        rows = self._by_event_time(source, self.event_time)
+        return EventUpdater(aggregation=aggregation, rows=rows, timed=self._timed(rows, self.event_time, seen.names))
 
-    def _rows(self, source: StructType) -> WindowRows | EventWindows[Any]:
-        stored = self.stored_fields(source)
-        if self.event_time:
-            return self.event_time.store(stored)
+    def _timed(self, rows: EventWindows[Any], event_time: EventTime, seen: Sequence[str]) -> TimedRows:
+        by, timestamp, panes = event_time.by, event_time.timestamp, self._panes
+        if self.by_pane:
+            return PaneValues(by=by, keys=self.keys)
+        if panes:
+            return RowValues(by=by, keys=self.keys, timestamp=timestamp, panes=panes, seen=tuple(seen))
+        return WholeRows(by=by, keys=self.keys, timestamp=timestamp, fields=tuple(rows.schema.names))
+
+    @property
+    def _panes(self) -> PaneAggregation | None:
+        """The aggregation by panes, if windows are stored as partial values, not as rows."""
+        event_time, window, aggregator = self.event_time, self.window, self.call.aggregator
+        if event_time is None or not isinstance(window, DurationWindow) or not isinstance(aggregator, NativeAggregator):
+            return None
+        return PaneAggregation(
+            title=self.title,
+            window=window,
+            keys=self.keys,
+            by=event_time.by,
+            timestamp=event_time.timestamp,
+            call=self.call,
+            aggregator=aggregator,
+            tag=self.tag,
+        )
+
+    def _by_arrival(self, source: StructType) -> WindowRows:
         if isinstance(self.window, ArrivalWindow):
-            return WindowRows(self.window, stored)
+            return WindowRows(self.window, self.stored_fields(source))
         raise AssertionError(f"{self.window!r} has no event time")
+
+    def _by_event_time(self, source: StructType, event_time: EventTime) -> EventWindows[Any]:
+        stored, panes = self.stored_fields(source), self._panes
+        if panes:
+            return event_time.partial_store(panes.window, stored, panes.aggregator.combine)
+        return event_time.store(stored)
 
     def _seen_and_results(self, source: StructType) -> tuple[StructType, StructType]:
         return self.call.fields(select(source, self.in_fields))

@@ -35,7 +35,7 @@ def placed(graph: Graph, node: Node) -> OutputPlace | None:
     output = output_of(node)
     if output is None:
         return None
-    return _placed(graph, node, output, by_tasks=True)
+    return _placed(graph, node, output.settled(graph.consumers(node)), by_tasks=True)
 
 
 def shards_of(graph: Graph, node: Node, output: Output) -> int:
@@ -249,12 +249,13 @@ def _spout_plan(source: Source) -> SpoutPlan:
 
 
 def _branch(graph: Graph, name: str, node: Node, divided: DividedBranch | None) -> Branch:
-    begun = divided or DividedBranch(node)
+    begun, place = divided or DividedBranch(node), placed(graph, node)
+    end = hinted(begun.end)
     return Branch(
         name=name,
         spouts=node.spouts,
-        end=hinted(begun.end),
-        output=placed(graph, node),
+        end=evolve(end, operation=place.output) if place else end,
+        output=place,
         leading=begun.leading,
         collects=begun.collects,
     )

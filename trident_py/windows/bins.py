@@ -6,7 +6,7 @@ it has `SEAL_BYTES`. So an addition costs the same for bins of any size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from attrs import define
@@ -31,14 +31,21 @@ class Bins:
     fields: pa.Schema
     full: dict[int, int]
 
-    def add(self, rows: Mapping[int, pa.Table]) -> None:
-        """Add rows to the end of bins; a new bin begins."""
+    def add(self, rows: Mapping[int, pa.Table], merged: Callable[[pa.Table], pa.Table] | None = None) -> None:
+        """Add rows to the end of bins; a new bin begins.
+
+        Args:
+            rows: by bin.
+            merged: replaces the rows of a chunk that is written again.
+        """
         last = [_key(name, self.full.setdefault(name, 0)) for name in rows]
         stored = self.state.multi_get(last) if last else []
         entries: list[bytes] = []
         for (name, new), value in zip(rows.items(), stored, strict=True):
-            batches = [] if value is None else [read_batch(value, self.fields)]
-            entries.append(write_batch(pa.concat_tables([pa.Table.from_batches(batches, self.fields), new])))
+            if value is not None:
+                both = pa.concat_tables([pa.Table.from_batches([read_batch(value, self.fields)]), new])
+                new = merged(both) if merged else both
+            entries.append(write_batch(new))
             self.full[name] += len(entries[-1]) > SEAL_BYTES
         if last:
             self.state.multi_put(last, entries)

@@ -3,8 +3,9 @@
 One value is the head: the watermark's progress, and the bins that there are. Everything is read from the state in each
 transaction, and written under its token. So a replay gives the same, and nothing differs after a rollback.
 
-Windows of a fixed length have a bin for each pane: the rows of all keys whose time is in it. A bin is removed when its
-last window has fired, so the state is as large as the rows that a future window needs.
+Windows of a fixed length have a bin for each pane. It has the rows of all keys whose time is in the pane. For a
+built-in aggregator, it has one value for each key instead. A bin is removed when its last window has fired, so the
+state is as large as what a future window needs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from trident_py.interfaces.states import RemovableMapState
 from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
+from trident_py.states.keys import encode_keys
 from trident_py.windows.bins import Bins
 from trident_py.windows.watermark import PartitionProgress, Refusal, Watermark, WatermarkProgress
 from trident_py.windows.window_store import value_field
@@ -38,16 +40,18 @@ W = TypeVar("W", DurationWindow, SessionWindow)
 
 @frozen
 class TimedRow:
-    """A row of the present transaction.
+    """A row of the present transaction, or what several rows with the same key, partition and pane have in common.
 
     Attributes:
-        at: its time, in microseconds since the epoch; None: it has none.
+        at: its time, in microseconds since the epoch, or that at which its pane begins; None: it has none.
+        newest: the time to which it moves its partition.
         partition: the partition of the watermark that it moves.
         key: the text of its group's values.
         values: the values to store.
     """
 
     at: int | None
+    newest: int | None
     partition: str
     key: str
     values: Sequence[Any]
@@ -115,7 +119,7 @@ class EventWindows(ABC, Generic[W]):
         head = self._head(state)
         late_before = self._bound(head.progress.watermark)
         judged = [(row, self.rules.refusal(row.at, now, late_before)) for row in rows]
-        progress = self.rules.advance(head.progress, now, _newest(judged))
+        progress = self.rules.advance(head.progress, now, _newest(judged, now + self.rules.max_ahead))
         return Fed(
             refused=[(number, why) for number, (_, why) in enumerate(judged) if why is not None],
             watermark=head.progress.watermark,
@@ -224,17 +228,61 @@ class DurationEventWindows(EventWindows[DurationWindow]):
         read: dict[int, list[Row]] = {}
         for end in self.window.ends_between(panes, before, upto):
             wanted = panes[bisect_left(panes, end - length) : bisect_left(panes, end)]
-            read = {pane: read[pane] if pane in read else self._sorted(bins.read(pane)) for pane in wanted}
+            read = {pane: read[pane] if pane in read else self._rows(bins.read(pane)) for pane in wanted}
             yield FiredWindow(end - length, end, list(chain.from_iterable(read.values())))
         bins.remove([pane for pane in panes if self.window.is_done(pane, upto)])
 
+    def _rows(self, batches: Sequence[pa.RecordBatch]) -> list[Row]:
+        return self._sorted(batches)
 
-def _newest(judged: Sequence[tuple[TimedRow, Refusal | None]]) -> dict[str, int]:
-    """Return the greatest time of each partition, of rows that move the watermark."""
+
+@frozen(kw_only=True)
+class PartialEventWindows(DurationEventWindows):
+    """Windows of a fixed length by event time, with partial values of an aggregator: one for each pane and key.
+
+    A stored row has the values of its key, then the partial value.
+
+    Attributes:
+        combine: returns the value of two.
+    """
+
+    combine: Callable[[Any, Any], Any] = field(eq=False, repr=False)
+
+    @property
+    def value(self) -> StructField:
+        fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
+        return value_field(f"event_partial_{self.window.slug}", [fields, self.timestamp, self.by])
+
+    def _add(self, bins: Bins, rows: Sequence[TimedRow]) -> None:
+        panes: dict[int, dict[str, Sequence[Any]]] = {}
+        for row in rows:
+            if row.at is not None:
+                self._combine(panes.setdefault(self.window.pane(row.at), {}), row.key, row.values)
+        tables = {pane: arrow_table(list(found.values()), self.schema) for pane, found in panes.items()}
+        bins.add(tables, self._merged)
+
+    def _merged(self, rows: pa.Table) -> pa.Table:
+        found: dict[str, Sequence[Any]] = {}
+        values = self._rows(rows.to_batches())
+        for key, row in zip(encode_keys([row[:-1] for row in values]), values, strict=True):
+            self._combine(found, key, row)
+        return arrow_table(list(found.values()), self.schema)
+
+    def _combine(self, found: dict[str, Sequence[Any]], key: str, row: Sequence[Any]) -> None:
+        before = found.get(key)
+        found[key] = row if before is None else (*before[:-1], self.combine(before[-1], row[-1]))
+
+    def _rows(self, batches: Sequence[pa.RecordBatch]) -> list[Row]:
+        return list(chain.from_iterable(map(rows_of, batches)))
+
+
+def _newest(judged: Sequence[tuple[TimedRow, Refusal | None]], most: int) -> dict[str, int]:
+    """Return the greatest time of each partition, of rows that move the watermark, and not after ``most``."""
     newest: dict[str, int] = {}
     for row, why in judged:
-        if row.at is not None and why in (None, Refusal.LATE):
-            newest[row.partition] = max(row.at, newest.get(row.partition, row.at))
+        if row.newest is not None and why in (None, Refusal.LATE):
+            moved = min(row.newest, most)
+            newest[row.partition] = max(moved, newest.get(row.partition, moved))
     return newest
 
 

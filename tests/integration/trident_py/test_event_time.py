@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tests.integration.trident_py import event_time_program
-from tests.integration.trident_py.event_time_program import LAST, SCHEMA, WINDOWS, declare, rows
+from tests.integration.trident_py.event_time_program import LAST, SCHEMA, UNREAD, WINDOWS, declare, rows
 from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, Failing, config, select
 from trident_py import FixedBatchSpout, SQLSink, TridentConfig, TridentTopology
 
@@ -74,6 +74,7 @@ def test_windows_are_those_of_spark_over_the_rows_that_are_not_late_over_failure
     assert failing.failed == failing.fails
     for name in WINDOWS:
         check(spark, tmp_path, given, name)
+    assert sorted(fired(tmp_path, UNREAD)) == sorted(fired(tmp_path, "tumbling"))
     logged = [n for (n,) in select(tmp_path / "log.db", "SELECT n FROM log ORDER BY n")]
     assert logged == [n for (n,) in select(tmp_path / "late.db", "SELECT n FROM tumbling_late ORDER BY n")]
 
@@ -94,6 +95,7 @@ def test_windows_are_those_of_spark_over_kills_in_the_middle_of_commits(
     assert done.returncode == 0, done.stderr[-2000:]
     for name in WINDOWS:
         check(spark, tmp_path, rows(400), name)
+    assert sorted(fired(tmp_path, UNREAD)) == sorted(fired(tmp_path, "tumbling"))
 
 
 def test_the_last_row_is_far_enough() -> None:

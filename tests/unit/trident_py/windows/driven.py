@@ -15,6 +15,7 @@ from coordinators.values.attempt import TransactionAttempt
 from tests.transactions import begin
 from trident_py.graph.aggregation import AnyAggregator
 from trident_py.graph.event_time import VALUES, EventTimeArguments
+from trident_py.graph.graph import RowFlow
 from trident_py.graph.windowing import WindowState, window_state
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
@@ -23,8 +24,8 @@ from trident_py.interfaces.operations import Aggregator
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
 from trident_py.interfaces.states import FencedState, StateFactory
 from trident_py.participants.states import UpdateCollector
-from trident_py.rows.row import row_class
-from trident_py.rows.schema import schema_of
+from trident_py.rows.row import rows_of
+from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.states.maps import IBackingMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.windows.window_store import LocalWindows
@@ -110,12 +111,11 @@ class Driver:
 
     def change(self, rows: Sequence[Any]) -> list[Any]:
         updater = self.operation.updater(self.source)
-        kept = self.operation.fields(self.source)
-        positions = [self.source.names.index(name) for name in kept.names]
-        make = row_class(tuple(kept.names))._make
         fields = VALUES if self.operation.event_time else self.operation.output([self.source]).names
         collector = UpdateCollector("here", fields)
-        made = [make([row[at] for at in positions]) for row in rows]
+        given = arrow_table(rows, self.source).to_batches()
+        table = self.operation.on_rows([RowFlow.of(given, self.source, travels=False)], None).table()
+        made = [row for batch in table.to_batches() for row in rows_of(batch)]
         updater.feed(self.state, made, round(self.now * 1000), collector)
         return collector.rows
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ from hypothesis import strategies as st
 
 from tests.unit.trident_py.windows.driven import TOPOLOGY, Driver, declared, driven
 from tests.unit.trident_py.windows.event_model import Model, ModelRow, Outcome, Transaction, Window
+from trident_py.graph.aggregation import AnyAggregator
 from trident_py.graph.event_time import EventTimeArguments
 from trident_py.graph.windowing import WindowState
 from trident_py.interfaces.states import StateFactory
+from trident_py.operations.builtin import Sum
+from trident_py.states.memory import MemoryMapState
 from trident_py.windows import bins, session_store
 from trident_py.windows.windows import DurationWindow, SessionWindow, SlidingDuration, TumblingDuration
 
@@ -43,6 +47,7 @@ def by_event_time(
     by: str | None = None,
     max_ahead: float = 60,
     factory: StateFactory | None = None,
+    aggregator: AnyAggregator | None = None,
 ) -> WindowState:
     given = EventTimeArguments(
         timestamp="at",
@@ -51,7 +56,8 @@ def by_event_time(
         by=by,
         max_ahead=timedelta(seconds=max_ahead),
     )
-    return declared(window, keys=keys, event_time=given, factory=factory)
+    out = "total" if aggregator else "id bigint, rows array<string>"
+    return declared(window, aggregator, out, keys=keys, event_time=given, factory=factory)
 
 
 @define
@@ -146,6 +152,75 @@ def test_windows_by_event_time_are_a_fold_over_all_rows_and_no_crash_changes_the
                 again = fate in {"is replayed", "crashes"}
                 history.check(driver.now, rows, driver.commit(rows, attempt=1, again=again))
             history.check_whole()
+
+
+durations = st.sampled_from([TumblingDuration(5), SlidingDuration(7, 2), SlidingDuration(6, 3)])
+
+
+@pytest.mark.parametrize("keys", [(), ("word",)], ids=["whole", "grouped"])
+@pytest.mark.parametrize("seal", [0, 10**6], ids=["sealed", "loose"])
+@given(durations, delays, st.sampled_from([None, 6]), st.sampled_from([None, "word"]), batches)
+@settings(max_examples=30, deadline=None)
+def test_partial_values_give_what_the_rows_give_also_if_tasks_make_them(
+    keys: tuple[str, ...],
+    seal: int,
+    window: DurationWindow,
+    delay: float,
+    idle: float | None,
+    by: str | None,
+    batches: list[Any],
+) -> None:
+    facts: dict[str, Any] = {"keys": keys, "watermark": delay, "idle": idle, "by": by, "max_ahead": 1000}
+    by_rows, summed = (by_event_time(window, **facts, aggregator=each) for each in (None, Sum("n")))
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        patch.setattr(bins, "SEAL_BYTES", seal)
+        drivers = []
+        for operation in (by_rows, summed, summed.settled([])):
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            drivers.append(stack.enter_context(driven(operation, SCHEMA, directory)))
+        history, now = History(drivers[0]), START
+        for given_rows, fate, others, later in batches:
+            now += later
+            rows, other_rows = history.rows(given_rows), history.rows(others)
+            whole, *partial = (list(_fired(each, now, fate, rows, other_rows)) for each in drivers)
+            for fired in partial:
+                assert fired == [(*row[:-4], sum(n for (n,) in row[-3]), *row[-2:]) for row in whole]
+
+
+def _fired(driver: Driver, now: float, fate: str, rows: Sequence[Any], others: Sequence[Any]) -> Iterator[Any]:
+    """Yield the windows that fire, in the order of their ends and keys."""
+    driver.now = now
+    if fate == "group":
+        emitted = [each for one in driver.commit_together([(now, rows), (now, others)]) for each in one]
+    else:
+        if fate == "fails":
+            driver.fail(others)
+        elif fate != "commits":
+            driver.commit(others)
+        emitted = driver.commit(rows, attempt=1, again=fate in {"is replayed", "crashes"})
+    yield from sorted((row for is_late, row in emitted if not is_late), key=lambda row: (row[-1], row[0]))
+
+
+def test_a_pane_is_too_far_ahead_if_it_begins_there_and_moves_the_watermark_no_further() -> None:
+    summed = by_event_time(TumblingDuration(10), aggregator=Sum("n"), max_ahead=60)
+    for operation in (summed, summed.settled([])):
+        with driven(operation, SCHEMA) as driver:
+            driver.now = START
+            emitted = driver.commit([("a", 1, at(5)), ("a", 2, at(59)), ("a", 4, at(69)), ("a", 8, at(70))])
+            assert [is_late for is_late, _ in emitted] == [True, False, False]
+            assert driver.operation.updater(driver.source).watermark(driver.state) == START + 60
+
+
+def test_the_state_of_partial_values_is_as_large_as_the_keys_that_are_open() -> None:
+    with driven(by_event_time(TumblingDuration(10**6), aggregator=Sum("n"), keys=("word",)), SCHEMA) as driver:
+        driver.now = START
+        rows = [(word, 1, at(1)) for word in "abc"]
+        sizes = []
+        for _ in range(50):
+            driver.commit(rows)
+            assert isinstance(driver.state, MemoryMapState)
+            sizes.append([len(value) for value in driver.state.values().values()])
+        assert sizes[-1] == sizes[1]
 
 
 @given(kinds, st.sampled_from([2, 6]), batches)
