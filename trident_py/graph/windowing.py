@@ -337,7 +337,7 @@ def window_state(
         raise TopologyError(f"{factory!r} forgets what is stored after {factory.ttl}; windows by event time need it")
     call = schema_call(aggregator, out)
     names = names_of(in_fields) or call.in_fields
-    if not names:
+    if not names and not keys and event_time.timestamp is None:  # rows without any field can't be counted
         raise TopologyError("name at least one field for the aggregator to see")
     return WindowState(
         title=title,

@@ -186,8 +186,9 @@ class Stream(RowStream):
             window: `TumblingCount`, `SlidingCount`, `TumblingDuration`, `SlidingDuration` or `SessionWindow`.
             in_fields: the fields that the aggregator may read of each row; ``[]``: the fields that a built-in one
                 declares.
-            aggregator: of any kind; it runs on the driver, over all rows of a window. Its `Aggregator.init` receives
-                the number of the window, from 1; for a window by time its end, in microseconds since the epoch.
+            aggregator: of any kind. It runs on the driver, over all rows of a window; a built-in combiner over fixed
+                spans of event time runs in the tasks. Its `Aggregator.init` receives the number of the window, from 1;
+                for a window by time its end, in microseconds since the epoch.
             out_schema: the name of the result for a built-in aggregator, ``"name type"`` for others.
             store: the store of the rows, for this window only: a fenced state such as `PostgresState`. None: a SQLite
                 database in the ``state_dir``, under the name of the stream; set that with `name`.
