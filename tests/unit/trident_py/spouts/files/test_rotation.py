@@ -34,6 +34,8 @@ class Rotation(RuleBasedStateMachine):
         doubts: the ends that are right: a new file may be a copy of another one that lacks lines which were read, as a
             copy was made while lines came, or all begin with the same header; or it may be one of a file of a few
             bytes, whose inode is gone.
+        has_lost_header: whether a file of a header alone was deleted. Another file that has its inode and this header
+            can't be told from it.
         has_short_copy: whether there is such a copy: in place of its file, or once that is gone with its inode, it
             would be a new one.
     """
@@ -50,6 +52,7 @@ class Rotation(RuleBasedStateMachine):
         self.deleted: set[str] = set()
         self.unknown: set[str] = set()
         self.doubts: set[str] = set()
+        self.has_lost_header = False
         self.has_short_copy = False
         self.has_late_writer = False
         self.error = ""
@@ -140,7 +143,8 @@ class Rotation(RuleBasedStateMachine):
         source.unlink()
         self.doubts.add(MAYBE_ANOTHER)
 
-    @precondition(lambda self: self.log.exists() and self.log.stat().st_size and not self.has_short_copy)
+    @precondition(lambda self: not self.has_short_copy and not self.has_lost_header)
+    @precondition(lambda self: self.log.exists() and self.log.stat().st_size)
     @rule()
     def replace_by_a_copy(self) -> None:
         shutil.copyfile(self.log, self.directory / "tmp")
@@ -178,7 +182,9 @@ class Rotation(RuleBasedStateMachine):
                     old.rename(self.directory / f"a.log.{number + 1}{suffix}")
 
     def delete(self, path: Path) -> None:
-        self.deleted.update(lines_of(path))
+        lines = lines_of(path)
+        self.deleted.update(lines)
+        self.has_lost_header = self.has_lost_header or bool(self.header and not lines)
         self.rows = []  # what reads from it is committed, and isn't replayed
         path.unlink()
         self.doubts.add(MAYBE_ANOTHER)
