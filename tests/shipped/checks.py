@@ -27,6 +27,8 @@ CHECKS: dict[str, Callable[[Path], Report]] = {
     "FixedBatchSpout": spouts.fixed,
     "FileSpout": spouts.files,
     "DataFrameSpout": spouts.dataframe,
+    "DataSourceSpout": spouts.data_source,
+    "DataSourceSpout-simple": spouts.simple_data_source,
     "DeltaSpout": spouts.delta,
     "KafkaSpout": spouts.kafka,
 }

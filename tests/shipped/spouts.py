@@ -10,7 +10,9 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from deltalake import write_deltalake
 
 from tests.shipped.servers import broker_in
-from trident_py import DataFrameSpout, DeltaSpout, FileSpout, FixedBatchSpout, KafkaSpout
+from tests.unit.trident_py.spouts.test_data_source import ROWS as NUMBERS
+from tests.unit.trident_py.spouts.test_data_source import NumbersSource, SimpleSource
+from trident_py import DataFrameSpout, DataSourceSpout, DeltaSpout, FileSpout, FixedBatchSpout, KafkaSpout, Replay
 from trident_py.spark.session import topology_session
 from trident_py.testing import Report, check_spout
 
@@ -40,6 +42,16 @@ def dataframe(directory: Path) -> Report:
     )
     with topology_session("kit", None):
         return check_spout(lambda: spout, lambda: [(number,) for number in range(12)])
+
+
+def data_source(directory: Path) -> Report:
+    """Rows of a partitioned reader of the Python Data Source API."""
+    return check_spout(lambda: DataSourceSpout(NumbersSource, replay=Replay.EXACT, upto=len(NUMBERS)), lambda: NUMBERS)
+
+
+def simple_data_source(directory: Path) -> Report:
+    """Rows of a simple reader of that API."""
+    return check_spout(lambda: DataSourceSpout(SimpleSource, replay=Replay.EXACT), lambda: NUMBERS)
 
 
 def delta(directory: Path) -> Report:

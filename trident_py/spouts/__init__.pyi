@@ -14,6 +14,7 @@ from trident_py.interfaces.spouts import ITridentSpout as ITridentSpout
 from trident_py.interfaces.spouts import Replay as Replay
 from trident_py.spouts.adapting import IRichSpout as IRichSpout
 from trident_py.spouts.adapting import SpoutOutputCollector as SpoutOutputCollector
+from trident_py.spouts.data_source import DataSourceSpout as DataSourceSpout
 from trident_py.spouts.dataframe import DataFrameSpout as DataFrameSpout
 from trident_py.spouts.delta.spout import DeltaSpout as DeltaSpout
 from trident_py.spouts.feeder import FeederBatchSpout as FeederBatchSpout

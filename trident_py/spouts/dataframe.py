@@ -19,6 +19,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter, ITridentSpout
 from trident_py.rows.schema import schema_of, shown
+from trident_py.spouts.pace import Pace
 
 Latest: TypeAlias = Callable[[Any], Json]
 Read: TypeAlias = Callable[[Any, Any, Any], DataFrame]
@@ -85,9 +86,6 @@ class DataFrameSpout(ITridentSpout[Range]):
 
 
 _END = "end"
-PAUSES = 10
-"""The factor between the duration of ``latest`` and the pause before its next call: a driver asks every 50 ms for
-input."""
 
 
 @define
@@ -101,12 +99,11 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
     start: Json
     clock: Callable[[], float] = time.monotonic
     _end: Json = field(init=False)
-    _ask_at: float = field(default=0.0, init=False)
-    _asked: bool = field(default=True, init=False)  # when it was last asked whether it is ready
+    _pace: Pace = field(init=False)
     _seen: list[Json] = field(factory=list, init=False)  # the offset that `is_ready` got, for the next definition
 
     def __attrs_post_init__(self) -> None:
-        self._end = self.start
+        self._end, self._pace = self.start, Pace(self.clock)
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
         """Continue after the last batch."""
@@ -118,18 +115,15 @@ class DataFrameCoordinator(CursorCoordinator[Range]):
 
     def is_ready(self, txid: int) -> bool:
         """Return whether there are rows after the last batch."""
-        begun = self.clock()
-        self._asked = begun >= self._ask_at
-        if not self._asked:
+        if not self._pace.is_due():
             return False
-        self._seen = [self.latest(self.spark)]
-        done = self.clock()
-        self._ask_at = done + PAUSES * (done - begun)
+        with self._pace.asking():
+            self._seen = [self.latest(self.spark)]
         return self._seen[0] not in (None, self._end)
 
     def has_pending_input(self) -> bool:
         """Return whether ``latest`` was not called in the last `is_ready`, so that there may be rows."""
-        return not self._asked
+        return not self._pace.is_asking
 
     def initialize_transaction(self, txid: int, prev_metadata: Range | None, curr_metadata: Range | None) -> Range:
         """Return the range from the end of the previous batch to the latest offset, or to the result of ``upto``.
