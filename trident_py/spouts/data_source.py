@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import signature
@@ -15,7 +14,6 @@ from attrs import define, field, frozen
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import Row
 from pyspark.sql.datasource import (
-    CaseInsensitiveDict,
     DataSource,
     DataSourceStreamReader,
     InputPartition,
@@ -32,7 +30,8 @@ from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter, ITridentSpout, Replay
-from trident_py.rows.schema import arrow_schema, arrow_table, schema_of, shown
+from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
+from trident_py.spark.data_source import data_source
 from trident_py.spouts.dataframe import Range
 from trident_py.spouts.pace import Pace
 
@@ -71,19 +70,16 @@ class DataSourceSpout(ITridentSpout[Range]):
         **options: Any,
     ) -> None:
         self.replay = replay
-        self._class = _found(source) if isinstance(source, str) else source
-        if not (isinstance(self._class, type) and issubclass(self._class, DataSource)):
-            raise TopologyError(f"a data source is a class that extends pyspark's DataSource, not {shown(source)}")
-        self._source = self._class(CaseInsensitiveDict({name: _text(value) for name, value in options.items()}))
+        self._source = data_source(source, options)
         self.output_schema = schema_of(schema if schema is not None else _own_schema(self._source))
         self._reader = self._made()
 
     def __repr__(self) -> str:
-        return f"DataSourceSpout({self._class.name()!r})"
+        return f"DataSourceSpout({self._source.name()!r})"
 
     def details(self) -> Mapping[str, Json]:
         """Return the name of the source."""
-        return {"source": self._class.name()}
+        return {"source": self._source.name()}
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> SourceCoordinator:
         """Make a coordinator with a new reader, which the next emitter shares: a reader may keep what it has seen."""
@@ -103,7 +99,7 @@ class DataSourceSpout(ITridentSpout[Range]):
             return SimpleReader(schema, self._source.simpleStreamReader(schema))
         except PySparkNotImplementedError:
             raise TopologyError(
-                f"the data source {self._class.name()!r} has no streaming reader: neither streamReader nor "
+                f"the data source {self._source.name()!r} has no streaming reader: neither streamReader nor "
                 f"simpleStreamReader; use DataFrameSpout for a source that is read in batches"
             ) from None
 
@@ -334,24 +330,11 @@ class SourceEmitter(Emitter[Range]):
                 self.reader.commit(self._ends.pop(attempt.txid))
 
 
-def _found(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise TopologyError(f"there is no data source {name!r}, in the form 'module:Class': {error}") from error
-
-
 def _own_schema(source: DataSource) -> str | StructType:
     try:
         return source.schema()
     except PySparkNotImplementedError:
-        raise TopologyError(f"the data source {type(source).name()!r} has no fields of its own: give schema=") from None
-
-
-def _text(value: Any) -> str:
-    """Return an option as Spark hands it on."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        raise TopologyError(f"the data source {source.name()!r} has no fields of its own: give schema=") from None
 
 
 def _values(rows: Iterable[Any], schema: StructType) -> list[tuple[Any, ...]]:
