@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -22,6 +22,7 @@ from trident_py.graph.joining import Merge, join_all_of, join_of
 from trident_py.graph.multi import MultiReduce
 from trident_py.graph.naming import state_names, unused
 from trident_py.graph.queries import StaticState
+from trident_py.graph.time_join import JoinTimeArguments, JoinTimeOptions
 from trident_py.history.recorder import recorded, this_program
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
@@ -34,7 +35,7 @@ from trident_py.runtime import start_topology
 from trident_py.spouts.adapting import SPOUTS, AnySpout
 from trident_py.streams.dead_letters import with_dead_letters
 from trident_py.streams.row_stream import described
-from trident_py.streams.stream import GroupedStream, Stream, TridentState
+from trident_py.streams.stream import GroupedStream, Stream, TridentState, joined_over_time
 from trident_py.telemetry.installed import installed_listeners
 from trident_py.web.serving import served
 
@@ -135,12 +136,17 @@ class TridentTopology:
         how: Literal["inner", "left", "outer"] = "inner",
         *,
         preserve: bool = False,
+        **over_time: Unpack[JoinTimeOptions],
     ) -> Stream:
-        """Join the rows with equal keys, within each batch.
+        """Join the rows with equal keys: within each batch, or over time if ``within=`` is given.
 
-        A null equals a null, as in ``group_by``.
+        Within a batch, a null equals a null, as in ``group_by``. Streams of different spouts are joined within one
+        transaction, which contains a batch of each of them.
 
-        Streams of different spouts are joined within one transaction, which contains a batch of each of them.
+        Over time, rows with equal keys are joined if their times differ by at most ``within``, whichever transactions
+        bring them. Each pair comes once, in the transaction of its later row. A row without a partner comes when no row
+        can match it any more. A null matches nothing, as in SQL. The rows are kept in a state, under the
+        transaction's token. So the operations that follow belong to that transaction, as those after a window do.
 
         Args:
             left: a stream of this topology.
@@ -153,14 +159,19 @@ class TridentTopology:
                 all.
             preserve: the result has all fields of ``left`` and then all fields of ``right``, including keys. All fields
                 of a missing partner are null, including its keys. This is Storm's ``JoinOutFieldsMode.PRESERVE``.
+            **over_time: ``within``, ``timestamps``, ``watermark``, ``by``, ``idle``, ``max_ahead`` and ``store``, see
+                `JoinTimeOptions`. Late rows are in `Stream.late_rows` of the result.
 
         Raises:
             TopologyError: a field doesn't exist, keys differ in number or type, or ``fields`` has the wrong length.
         """
-        with self._graph.declaring(f"join({left_keys!r}, {right_keys!r}, {how!r})") as title:
-            nodes = self._nodes(left, right)
+        within = f", within={over_time['within']}" if "within" in over_time else ""
+        with self._graph.declaring(f"join({left_keys!r}, {right_keys!r}, {how!r}{within})") as title:
+            nodes, times = self._nodes(left, right), JoinTimeArguments(**over_time).checked()
             joined = join_of(title, left_keys, right_keys, fields, how, preserve=preserve)
-            return Stream(self._graph, self._graph.add(joined, *nodes))
+            if times is None:
+                return Stream(self._graph, self._graph.add(joined, *nodes))
+            return joined_over_time(self._graph, (left, right), joined, times, over_time.get("store"))
 
     def join_all(
         self,

@@ -22,7 +22,7 @@ class Declaration:
     """One spout, state, window or sink, as it is declared.
 
     Attributes:
-        kind: ``spout``, ``state``, ``window`` or ``sink``.
+        kind: ``spout``, ``state``, ``window``, ``join`` or ``sink``.
         name: under which its position or its data is stored; unique among the spouts, and among all others.
         identity: by word, the facts that make it this part; if one changes, it is another part. A fact is a text, or a
             list with the name of a class and the names of its base classes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,8 +13,9 @@ from pyspark.sql.types import StructType, TimestampType
 from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import Node
+from trident_py.graph.output import Output
 from trident_py.graph.outputs import NewValues
-from trident_py.rows.schema import append, check_comparable, names_of, schema_of, select, shown
+from trident_py.rows.schema import check_comparable, names_of, schema_of, select, shown
 from trident_py.windows.event_store import DurationEventWindows, EventWindows, PartialEventWindows
 from trident_py.windows.session_store import SessionEventWindows
 from trident_py.windows.watermark import Watermark
@@ -59,11 +61,7 @@ class EventTimeArguments:
                 "with timestamp=, watermark= is needed: how much later than the newest row a row may come, such as "
                 "timedelta(minutes=5)"
             )
-        rules = Watermark(
-            delay=_micros("watermark", self.watermark),
-            idle=None if self.idle is None else _micros("idle", self.idle, least=timedelta(milliseconds=1)),
-            max_ahead=_micros("max_ahead", self.max_ahead),
-        )
+        rules = watermark_rules(self.watermark, self.idle, self.max_ahead)
         return EventTime(window=window, timestamp=self.timestamp, by=names_of(self.by or ()), rules=rules)
 
     def _check_unused(self, window: Window) -> None:
@@ -75,7 +73,31 @@ class EventTimeArguments:
                 raise TopologyError(f"{name}= needs timestamp=, the field with the time of a row")
 
 
-def _micros(name: str, value: timedelta, *, least: timedelta = timedelta(0)) -> int:
+def watermark_rules(watermark: timedelta, idle: timedelta | None, max_ahead: timedelta) -> Watermark:
+    """Return the rules of a watermark that the user has given.
+
+    Raises:
+        TopologyError: one of them is no such duration.
+    """
+    return Watermark(
+        delay=duration_micros("watermark", watermark),
+        idle=None if idle is None else duration_micros("idle", idle, least=timedelta(milliseconds=1)),
+        max_ahead=duration_micros("max_ahead", max_ahead),
+    )
+
+
+def watermark_details(rules: Watermark) -> dict[str, Json]:
+    """Return the rules for people, by the names of their arguments."""
+    given = {"watermark": rules.delay, "idle": rules.idle, "max_ahead": rules.max_ahead}
+    return {name: "none" if micros is None else str(timedelta(microseconds=micros)) for name, micros in given.items()}
+
+
+def duration_micros(name: str, value: timedelta, *, least: timedelta = timedelta(0)) -> int:
+    """Return a duration in microseconds.
+
+    Raises:
+        TopologyError: it is no duration, or too short; the message has ``name``, the name of the argument.
+    """
     if not isinstance(value, timedelta) or value < least:
         raise TopologyError(f"{name}= is a timedelta of {least.total_seconds():g} s or more, not {shown(value)}")
     return value // timedelta(microseconds=1)
@@ -102,12 +124,7 @@ class EventTime:
         Raises:
             TopologyError: one is missing, or has a type that can't be used.
         """
-        (found,) = select(source, [self.timestamp]).fields
-        if found.dataType != TimestampType():
-            raise TopologyError(
-                f"the field {self.timestamp!r} is {found.dataType.simpleString()}, and timestamp= needs a timestamp; "
-                f"convert it before the window, by `transform` or `sql`"
-            )
+        check_timestamp(source, self.timestamp, "timestamp=", "the window")
         check_comparable(select(source, self.by))
 
     def store(self, schema: StructType) -> EventWindows[Any]:
@@ -141,10 +158,7 @@ class EventTime:
     @property
     def details(self) -> dict[str, Json]:
         """The facts that may change from one start to the next."""
-        shown = {"watermark": self.rules.delay, "idle": self.rules.idle, "max_ahead": self.rules.max_ahead}
-        return {
-            name: "none" if micros is None else str(timedelta(microseconds=micros)) for name, micros in shown.items()
-        }
+        return watermark_details(self.rules)
 
     def described(self) -> str:
         """Return a description for ``explain()``."""
@@ -153,9 +167,35 @@ class EventTime:
         return f"by event time {self.timestamp!r}: {told}{of}"
 
 
+def check_timestamp(source: StructType, name: str, argument: str, before: str) -> None:
+    """Check that the field ``name`` is a timestamp.
+
+    Raises:
+        TopologyError: it is not; the message names the argument, and the operation before which to convert it.
+    """
+    (found,) = select(source, [name]).fields
+    if found.dataType != TimestampType():
+        raise TopologyError(
+            f"the field {name!r} is {found.dataType.simpleString()}, and {argument} needs a timestamp; convert it "
+            f"before {before}, by `transform` or `sql`"
+        )
+
+
+class TimedOutput(Output):
+    """An output that may refuse rows by their times."""
+
+    @abstractmethod
+    def late_fields(self, source: StructType) -> StructType:
+        """Return the fields of the rows that it refuses.
+
+        Raises:
+            TopologyError: a field has the name of one that is added.
+        """
+
+
 @frozen
 class FiredWindows(NewValues):
-    """The results of windows by event time."""
+    """The results of windows by event time, or of a join over time."""
 
     def picked(self, values: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         return [row for is_late, row in values if not is_late]
@@ -163,10 +203,10 @@ class FiredWindows(NewValues):
 
 @frozen
 class LateRows(NewValues):
-    """The rows that are in no window.
+    """The rows that are in no window, or not joined.
 
     Attributes:
-        fields: those of the stream before the window, and `LATE`.
+        fields: see `TimedOutput.late_fields`.
     """
 
     fields: StructType
@@ -182,17 +222,22 @@ class LateRows(NewValues):
 
 
 def late_rows(title: str, fired: Node) -> LateRows:
-    """Return the operation for the window with these results, the stream of ``fired``.
+    """Return the operation for the window, or the join, with these results, the stream of ``fired``.
 
     Raises:
         TopologyError: that is another stream, its fields are unknown, or one has the name of a field that is added.
     """
     if not isinstance(fired.operation, FiredWindows):
-        raise TopologyError("it follows a window with timestamp= directly: keep the stream that window() returns")
-    source = fired.inputs[0].inputs[0].schema
+        raise TopologyError(
+            "it follows a window with timestamp= directly, or a join with within=: keep the stream that these return"
+        )
+    (output,) = fired.inputs
+    source = output.inputs[0].schema
+    if not isinstance(output.operation, TimedOutput):
+        raise AssertionError(f"{output.operation.title} refuses no rows")
     if source is None:
-        raise TopologyError("the fields before the window must be known: give transform its schema=")
-    return LateRows(title, append(source, LATE))
+        raise TopologyError(f"the fields before the {output.operation.kind} must be known: give transform its schema=")
+    return LateRows(title, output.operation.late_fields(source))
 
 
 def reads_late(origins: Iterable[Node]) -> bool:

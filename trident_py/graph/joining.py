@@ -95,6 +95,12 @@ class Join(Operation):
     fields: tuple[str, ...]
     preserve: bool = False
 
+    @property
+    def how(self) -> str:
+        """The join of two streams, as the user has named it."""
+        found = tuple(side.is_optional for side in self.sides)
+        return next(name for name, optional in _SIDES.items() if optional == found)
+
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """Return the keys once, then the other fields; nullable if a partner may be missing."""
         rest = [

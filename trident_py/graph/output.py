@@ -27,7 +27,7 @@ from trident_py.worker.counters import working_for
 
 
 class Output(Operation):
-    """A state, a sink or a window.
+    """A state, a sink, a window or a join over time.
 
     Attributes:
         name: its durable name.
@@ -38,6 +38,9 @@ class Output(Operation):
 
     kind: ClassVar[str]
     changes_states: ClassVar[bool] = True
+
+    waits: ClassVar[bool] = False
+    """Whether it keeps rows until later transactions: a window, or a join over time."""
 
     passes_rows: ClassVar[bool] = False
     """Whether it receives the rows of a transaction just as its stream has them, if small transactions share a job."""

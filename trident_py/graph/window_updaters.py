@@ -87,9 +87,7 @@ class WindowAggregation:
 
 @frozen(kw_only=True)
 class WindowUpdater(ABC):
-    """Adds the rows of a batch to windows, and emits the aggregator's results for windows that fire."""
-
-    aggregation: WindowAggregation
+    """Adds the rows of a batch to a state of windows, and emits what follows from it."""
 
     @abstractmethod
     def feed(
@@ -104,9 +102,9 @@ class WindowUpdater(ABC):
         None if no window fires by time.
         """
 
-    def watermark(self, state: RemovableMapState[bytes]) -> float | None:
-        """Return the watermark, in seconds since 1970, or None by arrival and before the first row."""
-        return None
+    def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
+        """Return each watermark, in seconds since 1970, by the name of its metric; none before the first row."""
+        return {}
 
 
 @frozen(kw_only=True)
@@ -120,6 +118,7 @@ class ArrivalUpdater(WindowUpdater):
         rows: stores the rows; their fields are the fields of the input.
     """
 
+    aggregation: WindowAggregation
     rows: WindowRows
 
     def feed(
@@ -152,6 +151,7 @@ class EventUpdater(WindowUpdater):
         timed: turns the rows that the driver receives into those of the windows.
     """
 
+    aggregation: WindowAggregation
     rows: EventWindows[DurationWindow] | EventWindows[SessionWindow]
     timed: Callable[[Sequence[Row]], list[TimedRow]]
 
@@ -175,9 +175,9 @@ class EventUpdater(WindowUpdater):
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
         return in_millis(self.rows.next_firing_at(state))
 
-    def watermark(self, state: RemovableMapState[bytes]) -> float | None:
+    def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
         found = self.rows.watermark(state)
-        return None if found is None else found / MICROS
+        return {} if found is None else {"watermark": found / MICROS}
 
 
 @frozen(kw_only=True)

@@ -14,10 +14,10 @@ from coordinators.values.attempt import CommitToken, TransactionAttempt
 from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AggregateCall, AnyAggregator, schema_call
-from trident_py.graph.event_time import VALUES, EventTime, EventTimeArguments, reads_late
+from trident_py.graph.event_time import LATE, VALUES, EventTime, EventTimeArguments, TimedOutput, reads_late
 from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Node, RowFlow, RowWise
-from trident_py.graph.output import Output, OutputPlace, described_state
+from trident_py.graph.output import OutputPlace, described_state
 from trident_py.graph.panes import VALUE, PaneAggregation
 from trident_py.graph.window_updaters import (
     ArrivalUpdater,
@@ -53,11 +53,12 @@ log = logging.getLogger(__name__)
 
 @define(kw_only=True)
 class WindowParticipant(StateParticipant):
-    """``window``: adds the rows of the batch to windows, at the time of its transaction.
+    """``window``, or a join over time: adds the rows of the batch to the state, at the time of its transaction.
 
     Attributes:
         inputs: the fields of the rows.
         outputs: the fields of what the updater emits.
+        kind: what it is, for messages.
         metrics: receives the watermark, in seconds since 1970.
         drops_late: whether there can be rows that are in no window, and no stream takes them.
     """
@@ -65,6 +66,7 @@ class WindowParticipant(StateParticipant):
     updater: WindowUpdater
     inputs: Sequence[str]
     outputs: Sequence[str]
+    kind: str = "window"
     metrics: Metrics = field(factory=Metrics)
     drops_late: bool = False
     _next_at: int | None = field(default=None, init=False)
@@ -93,8 +95,8 @@ class WindowParticipant(StateParticipant):
         if has_late and not self._has_told:
             self._has_told = True
             log.warning(
-                "window %s, attempt %s: some rows are in no window, and nothing reads late_rows(); this is logged once",
-                *(self.name, tx.attempt),
+                "%s %s, attempt %s: some rows are in no %s, and nothing reads late_rows(); this is logged once",
+                *(self.kind, self.name, tx.attempt, self.kind),
             )
 
     def try_commit(self, tx: SinkTransaction, receipt: Any) -> bool:
@@ -107,8 +109,8 @@ class WindowParticipant(StateParticipant):
 
     def _look_again(self) -> None:
         self._next_at = self.updater.next_window_at(self._rows)
-        if (watermark := self.updater.watermark(self._rows)) is not None:
-            self.metrics.set(f"{self.name}.watermark", watermark)
+        for metric, watermark in self.updater.watermarks(self._rows).items():
+            self.metrics.set(f"{self.name}.{metric}", watermark)
 
     @property
     def _rows(self) -> RemovableMapState[bytes]:
@@ -118,7 +120,7 @@ class WindowParticipant(StateParticipant):
 
 
 @frozen(kw_only=True)
-class WindowState(Output):
+class WindowState(TimedOutput):
     """``window``: the state that stores rows; its new values are the results of the windows that fire.
 
     Attributes:
@@ -146,6 +148,7 @@ class WindowState(Output):
     by_pane: bool = False
 
     kind: ClassVar[str] = "window"
+    waits: ClassVar[bool] = True
     is_repeatable: ClassVar[bool] = False  # the windows that a batch fires depend on the time of its commit
 
     @property
@@ -221,6 +224,9 @@ class WindowState(Output):
         if panes and self.by_pane:
             return panes.on_rows(flow, batch_id)
         return flow.then(project_step(flow.schema, self._tagged(flow.schema)))
+
+    def late_fields(self, source: StructType) -> StructType:
+        return append(source, LATE)
 
     def _tagged(self, source: StructType) -> list[str]:
         return [*([self.tag] if self.tag else []), *self.fields(source).names]

@@ -18,6 +18,7 @@ from trident_py.graph.aggregation import AnyAggregator, Scope, aggregation
 from trident_py.graph.bad_rows import bad_rows_of
 from trident_py.graph.event_time import EventTimeArguments, FiredWindows, late_rows
 from trident_py.graph.graph import Graph, Node
+from trident_py.graph.joining import Join
 from trident_py.graph.min_by import BestRow, ExtremeRow, compared_fields
 from trident_py.graph.naming import default_name, state_name
 from trident_py.graph.outputs import (
@@ -31,6 +32,7 @@ from trident_py.graph.outputs import (
 )
 from trident_py.graph.partitioning import parallelism_hint
 from trident_py.graph.queries import StateQuery
+from trident_py.graph.time_join import Sides, SideTime, join_state
 from trident_py.graph.windowing import window_state
 from trident_py.graph.writing import check_writing
 from trident_py.interfaces.operations import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
@@ -205,6 +207,9 @@ class Stream(RowStream):
 
         They have the fields before the window, then ``late_reason`` and ``late_watermark``. The reason is ``late``,
         ``too far ahead`` or ``no timestamp``. Each row comes in its own transaction, as the window's results do.
+
+        Call it on the stream of a join with ``within=`` for the rows that are not joined. They have the fields of the
+        join, with nulls for the other side, then ``late_side``, which is ``left`` or ``right``, and the other two.
         """
         with self._declaring("late_rows") as title:
             late, (window,) = late_rows(title, self._node), self._node.inputs
@@ -464,6 +469,24 @@ class TridentState:
         """
         with self._graph.declaring("new_values_stream()") as title:
             return Stream(self._graph, new_values(self._graph, title, self._node))
+
+
+def joined_over_time(
+    graph: Graph,
+    streams: tuple[Stream, Stream],
+    join: Join,
+    times: tuple[int, tuple[SideTime, SideTime]],
+    store: StateFactory | None,
+) -> Stream:
+    """Declare a join over time, and return the stream of what it gives; for `TridentTopology.join`."""
+    if store is not None:
+        check_unshared(graph, store)
+    label = "-".join(each._label for each in streams if each._label) or None
+    sides = graph.add(Sides("left and right"), *(each._node for each in streams))
+    name = state_name(graph, sides, label, "join", store)
+    operation = join_state(join, name, store or LocalWindows(graph.topology, name), times)
+    state = graph.add(operation, sides, label=label)
+    return Stream(graph, graph.add(FiredWindows("joined rows"), state))
 
 
 def _plain(field: StructField, among: StructType) -> StructField:

@@ -119,7 +119,7 @@ class EventWindows(ABC, Generic[W]):
         head = self._head(state)
         late_before = self._bound(head.progress.watermark)
         judged = [(row, self.rules.refusal(row.at, now, late_before)) for row in rows]
-        progress = self.rules.advance(head.progress, now, _newest(judged, now + self.rules.max_ahead))
+        progress = self.rules.advance(head.progress, now, newest_times(judged, now + self.rules.max_ahead))
         return Fed(
             refused=[(number, why) for number, (_, why) in enumerate(judged) if why is not None],
             watermark=head.progress.watermark,
@@ -276,7 +276,7 @@ class PartialEventWindows(DurationEventWindows):
         return list(chain.from_iterable(map(rows_of, batches)))
 
 
-def _newest(judged: Sequence[tuple[TimedRow, Refusal | None]], most: int) -> dict[str, int]:
+def newest_times(judged: Sequence[tuple[TimedRow, Refusal | None]], most: int) -> dict[str, int]:
     """Return the greatest time of each partition, of rows that move the watermark, and not after ``most``."""
     newest: dict[str, int] = {}
     for row, why in judged:
@@ -286,17 +286,22 @@ def _newest(judged: Sequence[tuple[TimedRow, Refusal | None]], most: int) -> dic
     return newest
 
 
+def progress_line(progress: WatermarkProgress) -> dict[str, Any]:
+    """Return the progress as values for JSON."""
+    partitions = [[name, each.newest, each.active_at] for name, each in progress.partitions.items()]
+    return {"watermark": progress.watermark, "partitions": partitions}
+
+
+def progress_of(line: Mapping[str, Any]) -> WatermarkProgress:
+    """Return the progress that `progress_line` has made."""
+    partitions = {name: PartitionProgress(newest, active_at) for name, newest, active_at in line["partitions"]}
+    return WatermarkProgress(line["watermark"], partitions)
+
+
 def _stored(head: EventHead) -> bytes:
-    progress = head.progress
-    line = {
-        "watermark": progress.watermark,
-        "partitions": [[name, each.newest, each.active_at] for name, each in progress.partitions.items()],
-        "bins": list(head.bins.items()),
-    }
-    return _JSON.encode(line).encode()
+    return _JSON.encode({**progress_line(head.progress), "bins": list(head.bins.items())}).encode()
 
 
 def _restored(value: bytes) -> EventHead:
     found = json.loads(bytes(value))
-    partitions = {name: PartitionProgress(newest, active_at) for name, newest, active_at in found["partitions"]}
-    return EventHead(WatermarkProgress(found["watermark"], partitions), dict(map(tuple, found["bins"])))
+    return EventHead(progress_of(found), dict(map(tuple, found["bins"])))

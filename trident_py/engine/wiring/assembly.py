@@ -204,7 +204,7 @@ def gives_again(spout: ITridentSpout[Any]) -> bool:
 def _with_windows(plan: Plan, participants: Sequence[Participant]) -> Iterator[str]:
     """Yield the names of windows, and of outputs with a window behind their new values."""
     outputs = [output for node in plan.graph.nodes if (output := output_of(node))]
-    windows = {output.name for output in outputs if output.kind == "window"}
+    windows = {output.name for output in outputs if output.waits}
     for participant in everything(participants):
         if any(each.name in windows for each in everything([participant])):
             yield participant.name

@@ -1,0 +1,446 @@
+"""``join`` over time: its declaration, and the state that keeps the rows of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar, TypedDict, TypeVar, cast
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from pyspark.sql.types import BooleanType, StructField, StructType
+
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
+from trident_py.errors import TopologyError
+from trident_py.graph.event_time import (
+    MAX_AHEAD,
+    VALUES,
+    TimedOutput,
+    check_timestamp,
+    duration_micros,
+    reads_late,
+    watermark_details,
+    watermark_rules,
+)
+from trident_py.graph.flow import Flow
+from trident_py.graph.graph import Operation, RowFlow
+from trident_py.graph.joining import Chained, Join, Side
+from trident_py.graph.output import OutputPlace, described_state
+from trident_py.graph.window_updaters import WindowUpdater, in_millis, moment
+from trident_py.graph.windowing import WindowParticipant
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.identity import class_names
+from trident_py.interfaces.states import RemovableMapState, StateFactory, StateKind
+from trident_py.participants.context import ParticipantContext
+from trident_py.participants.participant import Participant
+from trident_py.rows.row import Row
+from trident_py.rows.schema import (
+    append,
+    arrow_schema,
+    arrow_type,
+    check_comparable,
+    fields_text,
+    names_of,
+    nullable,
+    schema_of,
+    select,
+    shown,
+)
+from trident_py.spark.frames import column
+from trident_py.states.keys import encode_keys
+from trident_py.states.shards import made
+from trident_py.windows.event_store import TimedRow
+from trident_py.windows.join_keys import JoinSide
+from trident_py.windows.join_store import NO_KEY, TimeJoin
+from trident_py.windows.watermark import Watermark
+from trident_py.windows.window_store import KEYS
+from trident_py.windows.windows import MICROS, micros_of
+
+T = TypeVar("T")
+
+LATE = schema_of("late_side string, late_reason string, late_watermark timestamp")
+"""The last fields of late rows: ``left`` or ``right``, the reason, and the watermark that the row was compared with."""
+
+_SIDES = ("left", "right")
+
+
+class JoinTimeOptions(TypedDict, total=False):
+    """The arguments of `TridentTopology.join` for a join over time.
+
+    Each side has a watermark: the greatest timestamp of its rows so far, less a delay. A row is late if its time is
+    before the watermark of its own side, as it was after the previous transaction. A row is kept until the watermark of
+    the *other* side is after its time plus ``within``. Give one value for both sides, or two for left and right.
+
+    Attributes:
+        within: rows with equal keys are joined if their times differ by at most this.
+        timestamps: the field with the time of a row, on the left and on the right side. Its type is ``timestamp``.
+        watermark: the delay: how much later than the newest row of its side a row may come.
+        by: fields, such as the device: the watermark is the least over their values. Two names are those of the left
+            and of the right side. For several fields of a side, give a list of them.
+        idle: if a value of ``by`` has no rows for so long, by the times of transactions, it no longer holds the
+            watermark. None: it holds it forever.
+        max_ahead: a row further after the time of its transaction is not joined and moves nothing; a day by default.
+        store: the store of the rows: a fenced state such as `PostgresState`. None: a SQLite database in the
+            ``state_dir``, under the names of the streams, or of their spouts.
+    """
+
+    within: timedelta
+    timestamps: tuple[str, str]
+    watermark: timedelta | tuple[timedelta, timedelta]
+    by: str | tuple[str | Sequence[str] | None, str | Sequence[str] | None] | None
+    idle: timedelta | tuple[timedelta | None, timedelta | None] | None
+    max_ahead: timedelta | tuple[timedelta, timedelta]
+    store: StateFactory | None
+
+
+@frozen(kw_only=True)
+class SideTime:
+    """The event time of one side.
+
+    Attributes:
+        timestamp: the field with the time of a row.
+        by: the fields whose values name the partition of a row; empty: all rows are one partition.
+        rules: how the watermark follows from the rows.
+    """
+
+    timestamp: str
+    by: tuple[str, ...]
+    rules: Watermark
+
+
+@frozen(kw_only=True)
+class JoinTimeArguments:
+    """`JoinTimeOptions` as the user has given them, with defaults for the others."""
+
+    within: Any = None
+    timestamps: Any = None
+    watermark: Any = None
+    by: Any = None
+    idle: Any = None
+    max_ahead: Any = MAX_AHEAD
+    store: Any = None
+
+    def checked(self) -> tuple[int, tuple[SideTime, SideTime]] | None:
+        """Return the greatest difference in microseconds, and the time of each side; None for a join within a batch.
+
+        Raises:
+            TopologyError: the arguments don't match.
+        """
+        if self.within is None:
+            unset = JoinTimeArguments()
+            for name in ("timestamps", "watermark", "by", "idle", "max_ahead", "store"):
+                if getattr(self, name) != getattr(unset, name):
+                    raise TopologyError(f"{name}= needs within=, by how much the times of two joined rows may differ")
+            return None
+        within = duration_micros("within", self.within)
+        if self.timestamps is None or self.watermark is None:
+            missing = "timestamps" if self.timestamps is None else "watermark"
+            raise TopologyError(f"with within=, {missing}= is needed: {_NEEDED[missing]}")
+        if isinstance(self.timestamps, str) or len(names_of(self.timestamps)) != 2:
+            raise TopologyError(
+                f"timestamps= are two names of fields, {_NEEDED['timestamps']}, not {self.timestamps!r}"
+            )
+        delays, bys = _both("watermark", self.watermark), _both("by", self.by)
+        idles, aheads = _both("idle", self.idle), _both("max_ahead", self.max_ahead)
+        left, right = (
+            SideTime(timestamp=timestamp, by=names_of(by or ()), rules=watermark_rules(delay, idle, ahead))
+            for timestamp, by, delay, idle, ahead in zip(self.timestamps, bys, delays, idles, aheads, strict=True)
+        )
+        return within, (left, right)
+
+
+_NEEDED = {
+    "timestamps": 'the fields with the time of a row on each side, such as ("at", "at")',
+    "watermark": "how much later than the newest row of its side a row may come, such as timedelta(minutes=5)",
+}
+
+
+def _both(name: str, value: T | tuple[T, T]) -> tuple[T, T]:
+    """Return the values for both sides."""
+    if not isinstance(value, tuple | list):
+        return value, value
+    if len(value) != 2:
+        raise TopologyError(f"{name}= is one value, or two for the left and the right side, not {shown(value)}")
+    return cast("tuple[T, T]", tuple(value))
+
+
+@frozen
+class Sides(Operation):
+    """The rows of two streams, one after the other: each in a struct, beside a null for the other side."""
+
+    title: str
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        left, right = inputs
+        return StructType(
+            [StructField("_is_right", BooleanType(), False), StructField("_left", left), StructField("_right", right)]
+        )
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        left, right = inputs
+        target = self.output([left.schema, right.schema])
+        frame = self._frame(left, target, is_right=False).unionAll(self._frame(right, target, is_right=True))
+        return Flow.of(frame, target)
+
+    def _frame(self, flow: Flow, target: StructType, *, is_right: bool) -> DataFrame:
+        own = F.struct(*map(column, flow.schema.names))
+        _, *sides = target.fields
+        values = [
+            (own if number == is_right else F.lit(None)).cast(each.dataType).alias(each.name)
+            for number, each in enumerate(sides)
+        ]
+        return flow.native().select(F.lit(is_right).alias("_is_right"), *values)
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        left, right = inputs
+        target = self.output([left.schema, right.schema])
+        streams = [_Tagged(flow, target, is_right) for flow, is_right in ((left, False), (right, True))]
+        travels = left.travels and right.travels
+        return RowFlow.of(Chained(streams, arrow_schema(target)), target, travels=travels)
+
+
+@frozen
+class _Tagged:
+    """The rows of one stream, as `Sides` gives them."""
+
+    flow: RowFlow
+    target: StructType
+    is_right: bool
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        own = list(arrow_schema(self.flow.schema))
+        for batch in self.flow.made():
+            sides = [pa.nulls(batch.num_rows, arrow_type(each.dataType)) for each in self.target.fields[1:]]
+            sides[self.is_right] = pa.StructArray.from_arrays(batch.columns, fields=own)
+            tags = pa.array([self.is_right] * batch.num_rows, pa.bool_())
+            yield pa.RecordBatch.from_arrays([tags, *sides], schema=arrow_schema(self.target))
+
+
+@frozen(kw_only=True)
+class JoinState(TimedOutput):
+    """A join over time: the state that keeps the rows of both sides; its new values are what is joined.
+
+    Attributes:
+        name: its durable name.
+        factory: makes the state.
+        join: the keys and the fields of the result.
+        within: by how much the times of two joined rows may differ, in microseconds.
+        times: the event time of each side.
+    """
+
+    title: str
+    name: str
+    factory: StateFactory
+    join: Join
+    within: int
+    times: tuple[SideTime, SideTime]
+
+    kind: ClassVar[str] = "join"
+    waits: ClassVar[bool] = True
+    is_repeatable: ClassVar[bool] = False  # as for windows
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The facts that the stored rows depend on."""
+        return frozenset({"join", "left", "right", "keys", "timestamps", "by"})
+
+    @property
+    def details(self) -> dict[str, Json]:
+        left, right = (watermark_details(each.rules) for each in self.times)
+        both = {name: left[name] if left[name] == right[name] else f"{left[name]} and {right[name]}" for name in left}
+        return {**self.factory.details(), **both}
+
+    def identity(self, source: StructType, shards: int) -> dict[str, Json]:
+        """Return the fields of both sides, how they are joined, and the facts of the factory."""
+        if self.factory.volatile:
+            return {}
+        left, right = _sides_of(source)
+        of = {
+            "join": f"{self.join.how} {self.join_of(source).slug}",
+            "left": fields_text(left),
+            "right": fields_text(right),
+            "keys": " and ".join(", ".join(side.keys) for side in self.join.sides),
+            "timestamps": " and ".join(each.timestamp for each in self.times),
+            "by": " and ".join(", ".join(each.by) for each in self.times),
+        }
+        return {"kind": class_names(self.factory), **of, **self.factory.identity()}
+
+    def described(self) -> str:
+        left, right = self.times
+        told = ", ".join(f"{name} {value}" for name, value in self.details.items() if value != "none")
+        fields = f"{left.timestamp!r} and {right.timestamp!r}"
+        return f"{described_state(self.factory, self.title)}, by event time {fields}: {told}"
+
+    def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
+        downstream, following = place.downstream(context)
+        origins = place.new_values.origins if place.new_values else ()
+        return WindowParticipant(
+            name=self.name,
+            kind=self.kind,
+            state=made(self.typed(place.source), context.config, context.metrics),
+            updater=self.updater(place.source),
+            inputs=place.fields.names,
+            outputs=VALUES,
+            metrics=context.metrics,
+            drops_late=not reads_late(origins),
+            downstream=downstream,
+            downstream_outputs=following,
+        )
+
+    def output(self, inputs: Sequence[StructType]) -> StructType:
+        """Return the fields of the join."""
+        sides = _sides_of(inputs[0])
+        for name, side, time in zip(_SIDES, sides, self.times, strict=True):
+            check_timestamp(side, time.timestamp, f"timestamps= of the {name} side", "the join")
+            check_comparable(select(side, time.by))
+        result = self.join.output(sides)
+        self.typed(inputs[0])
+        return result
+
+    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
+        return inputs[0]
+
+    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
+        return inputs[0]
+
+    def fields(self, source: StructType) -> StructType:
+        return source
+
+    def late_fields(self, source: StructType) -> StructType:
+        return append(StructType(nullable(self.output([source]))), LATE)
+
+    def typed(self, source: StructType) -> StateFactory:
+        """Return the factory with the types of the stored data.
+
+        Raises:
+            StateError: the state can't hold such data.
+        """
+        return self.factory.for_fields(KEYS, self.join_of(source).value)
+
+    def updater(self, source: StructType) -> JoinUpdater:
+        """Return the updater that feeds the state."""
+        left, right = _sides_of(source)
+        return JoinUpdater(join=self.join_of(source), result=JoinedFields.of(self.join, left, right))
+
+    def join_of(self, source: StructType) -> TimeJoin:
+        """Return the join over the rows of these fields."""
+        # A side is kept if the fields of the *other* one may be missing.
+        left, right = (
+            JoinSide(
+                schema=schema,
+                keys=side.keys,
+                timestamp=time.timestamp,
+                by=time.by,
+                rules=time.rules,
+                is_kept=other.is_optional,
+            )
+            for schema, side, other, time in zip(
+                _sides_of(source), self.join.sides, reversed(self.join.sides), self.times, strict=True
+            )
+        )
+        return TimeJoin(within=self.within, sides=(left, right))
+
+
+def _sides_of(source: StructType) -> tuple[StructType, StructType]:
+    """Return the fields of each side, from those of `Sides`."""
+    _, left, right = (each.dataType for each in source.fields)
+    if not isinstance(left, StructType) or not isinstance(right, StructType):
+        raise AssertionError(f"{source} has no two sides")
+    return left, right
+
+
+@frozen
+class JoinedFields:
+    """The places of the fields of the result.
+
+    Attributes:
+        keys: for each side, the places of the keys in its rows; empty if the result has no separate keys.
+        rest: for each side, the places of its other fields in its rows.
+    """
+
+    keys: tuple[tuple[int, ...], tuple[int, ...]]
+    rest: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @classmethod
+    def of(cls, join: Join, left: StructType, right: StructType) -> JoinedFields:
+        """Return the places for the fields of these sides."""
+        one, other = join.sides
+        if join.preserve:
+            return cls(((), ()), (tuple(range(len(left))), tuple(range(len(right)))))
+        return cls((_places(left, one.keys), _places(right, other.keys)), (_rest(left, one), _rest(right, other)))
+
+    def values(self, left: Sequence[Any] | None, right: Sequence[Any] | None) -> tuple[Any, ...]:
+        """Return a row of the result; None stands for a missing partner."""
+        keys = (
+            [left[at] for at in self.keys[0]]
+            if left is not None
+            else [right[at] for at in self.keys[1]]
+            if right is not None
+            else []
+        )
+        for side, places in zip((left, right), self.rest, strict=True):
+            keys += [None] * len(places) if side is None else [side[at] for at in places]
+        return tuple(keys)
+
+
+def _places(schema: StructType, names: Sequence[str]) -> tuple[int, ...]:
+    return tuple(map(schema.names.index, names))
+
+
+def _rest(schema: StructType, side: Side) -> tuple[int, ...]:
+    return _places(schema, [each.name for each in side.rest(schema)])
+
+
+@frozen(kw_only=True)
+class JoinUpdater(WindowUpdater):
+    """Updates a join over time. It emits pairs: whether a row is late, and the row of that stream."""
+
+    join: TimeJoin
+    result: JoinedFields
+
+    def feed(
+        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
+    ) -> None:
+        rows = [[row[1 + number] for row in tuples if row[0] == number] for number in (0, 1)]
+        timed = [_timed(side, given) for side, given in zip(self.join.sides, rows, strict=True)]
+        fed = self.join.feed(state, timed, time * (MICROS // 1000))
+        for number, refused in enumerate(fed.refused):
+            passed = fed.watermarks[number]
+            watermark = None if passed is None else moment(passed)
+            for place, why in refused:
+                row = rows[number][place]
+                values = self.result.values(*((row, None) if number == 0 else (None, row)))
+                collector.emit((True, (*values, _SIDES[number], why.value, watermark)))
+        for left, right in fed.joined:
+            collector.emit((False, self.result.values(left, right)))
+
+    def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
+        return in_millis(self.join.next_due_at(state))
+
+    def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
+        found = zip(_SIDES, self.join.watermarks(state), strict=True)
+        return {f"{name}.watermark": micros / MICROS for name, micros in found if micros is not None}
+
+
+def _timed(side: JoinSide, rows: Sequence[Row]) -> list[TimedRow]:
+    keys = [[row[name] for name in side.keys] for row in rows]
+    partitions = encode_keys([[row[name] for name in side.by] for row in rows])
+    texts = [NO_KEY if None in key else text for key, text in zip(keys, encode_keys(keys), strict=True)]
+    times = [None if row[side.timestamp] is None else micros_of(row[side.timestamp]) for row in rows]
+    return [
+        TimedRow(at, at, partition, text, row)
+        for row, at, partition, text in zip(rows, times, partitions, texts, strict=True)
+    ]
+
+
+def join_state(join: Join, name: str, factory: StateFactory, times: tuple[int, tuple[SideTime, SideTime]]) -> JoinState:
+    """Make a join over time, after the checks that need no knowledge of the inputs."""
+    if factory.kind is not StateKind.FENCED:
+        raise TopologyError(f"a join over time needs a fenced state, as SQLiteState, and {factory!r} is none")
+    if factory.ttl:
+        raise TopologyError(f"{factory!r} forgets what is stored after {factory.ttl}; a join over time needs it")
+    within, sides = times
+    return JoinState(title=join.title, name=name, factory=factory, join=join, within=within, times=sides)

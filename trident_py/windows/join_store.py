@@ -1,0 +1,185 @@
+"""Joins over time, kept in a state: the rows that may still find a partner, and the watermarks of both sides.
+
+One value is the head: the progress of both watermarks, and the bins of `DueKeys`. The rows of a key are another one,
+see `JoinedKeys`. So a transaction costs by the keys that it touches, for any number of kept rows. Everything is read
+from the state in each transaction, and written under its token. So a replay gives the same.
+
+A row is over when the watermark of the other side is after its time plus ``within``: no row that isn't late can match
+it any more. Then it goes. If it has found no partner, and its side is kept, it comes out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from attrs import field, frozen
+from pyspark.sql.types import StructField
+
+from trident_py.interfaces.states import RemovableMapState
+from trident_py.windows.bins import Bins
+from trident_py.windows.due_keys import FIELDS, DueKeys, Span
+from trident_py.windows.event_store import TimedRow, newest_times, progress_line, progress_of
+from trident_py.windows.join_keys import JoinedKeys, JoinSide, NewRows, Partners
+from trident_py.windows.watermark import Refusal, WatermarkProgress
+from trident_py.windows.window_store import value_field
+
+NO_KEY = ""
+"""The key of a row with a null in its key fields: no row matches it. Texts of keys begin with a bracket."""
+
+_HEAD = ("head", 0)
+_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+_SHORTEST_BITS = 10
+"""Bins of `DueKeys` are 1024 µs or longer, unless they are divided."""
+
+
+@frozen(kw_only=True)
+class JoinFed:
+    """The result of feeding the rows of a transaction.
+
+    Attributes:
+        refused: for each side, the position and reason of each row that is not joined.
+        watermarks: the watermark of each side after the previous transaction.
+        joined: what comes out, made during iteration. The state is complete after the last one.
+    """
+
+    refused: tuple[Sequence[tuple[int, Refusal]], ...]
+    watermarks: tuple[int | None, ...]
+    joined: Iterator[Partners]
+
+
+@frozen
+class _Head:
+    progress: tuple[WatermarkProgress, ...] = (WatermarkProgress(), WatermarkProgress())
+    full: Mapping[int, int] = field(factory=dict)
+    spans: tuple[Mapping[int, Span], ...] = field(factory=lambda: ({}, {}))
+
+
+@frozen(kw_only=True)
+class TimeJoin:
+    """A join of two streams by keys and times.
+
+    Attributes:
+        within: the greatest difference of the times of two rows that match, in microseconds.
+        sides: the left side and the right side.
+    """
+
+    within: int
+    sides: tuple[JoinSide, JoinSide]
+
+    @property
+    def slug(self) -> str:
+        """The difference in microseconds as an identifier."""
+        return f"join_micros_{self.within}"
+
+    @property
+    def value(self) -> StructField:
+        """The value field of the state, named after the difference, and a digest of the rows' fields."""
+        made_of = [
+            [[(each.name, each.dataType.simpleString()) for each in side.schema], side.keys, side.timestamp, side.by]
+            for side in self.sides
+        ]
+        return value_field(self.slug, made_of)
+
+    def feed(self, state: RemovableMapState[bytes], rows: Sequence[Sequence[TimedRow]], now: int) -> JoinFed:
+        """Join the rows of a transaction; iterate `JoinFed.joined` to the end.
+
+        Pairs of a key come in the order of the new rows, those of the left side first, then rows without a partner.
+
+        Args:
+            state: a state with the fields `KEYS` and `value`, in a transaction.
+            rows: the rows of each side; maybe none. The key of one with a null in it is `NO_KEY`.
+            now: the time of the transaction in microseconds since the epoch.
+        """
+        head = self._head(state)
+        judged, progress = [], []
+        for side, before, given in zip(self.sides, head.progress, rows, strict=True):
+            judged.append([(row, side.rules.refusal(row.at, now, before.watermark)) for row in given])
+            progress.append(side.rules.advance(before, now, newest_times(judged[-1], now + side.rules.max_ahead)))
+        accepted = [[row for row, why in each if why is None] for each in judged]
+        return JoinFed(
+            refused=tuple([(place, why) for place, (_, why) in enumerate(each) if why] for each in judged),
+            watermarks=tuple(each.watermark for each in head.progress),
+            joined=self._joined(state, head, tuple(progress), accepted),
+        )
+
+    def next_due_at(self, state: RemovableMapState[bytes]) -> int | None:
+        """Return the earliest time of a transaction without rows after which a row may be over; None if none is.
+
+        Only rows that come out then count: others may wait for a transaction.
+        """
+        head, found = self._head(state), []
+        for number, side in enumerate(self.sides):
+            least = self._due(Bins(state, FIELDS, {}), head, number).least
+            if side.is_kept and least is not None:
+                other = 1 - number
+                found.append(self.sides[other].rules.passes_at(head.progress[other], least + 1))
+        return min((each for each in found if each is not None), default=None)
+
+    def watermarks(self, state: RemovableMapState[bytes]) -> tuple[int | None, ...]:
+        """Return the watermark of each side after the last transaction."""
+        return tuple(each.watermark for each in self._head(state).progress)
+
+    def _joined(
+        self,
+        state: RemovableMapState[bytes],
+        head: _Head,
+        progress: tuple[WatermarkProgress, ...],
+        rows: Sequence[Sequence[TimedRow]],
+    ) -> Iterator[Partners]:
+        bins = Bins(state, FIELDS, dict(head.full))
+        due = self._due(bins, head, 0), self._due(bins, head, 1)
+        bounds = progress[1].watermark, progress[0].watermark
+        keys = JoinedKeys(state=state, within=self.within, sides=self.sides, due=due, bounds=bounds)
+        yield from self._without_key(rows)
+        yield from keys.touch(_by_key(rows))
+        for each, bound in zip(due, bounds, strict=True):
+            for passed in each.take(bound) if bound is not None else ():
+                yield from keys.touch({key: ((), ()) for key in passed})
+        after = _Head(progress, bins.full, tuple(each.spans for each in due))
+        if after != head:
+            state.multi_put([_HEAD], [_stored(after)])
+
+    def _without_key(self, rows: Sequence[Sequence[TimedRow]]) -> Iterator[Partners]:
+        left, right = (
+            [row.values for row in given if row.key == NO_KEY] if side.is_kept else []
+            for side, given in zip(self.sides, rows, strict=True)
+        )
+        yield from ((values, None) for values in left)
+        yield from ((None, values) for values in right)
+
+    def _due(self, bins: Bins, head: _Head, number: int) -> DueKeys:
+        waits = self.within + self.sides[1 - number].rules.delay
+        width = 1 << max(_SHORTEST_BITS, (waits // 16).bit_length())
+        return DueKeys(bins, number, dict(head.spans[number]), width)
+
+    def _head(self, state: RemovableMapState[bytes]) -> _Head:
+        (value,) = state.multi_get([_HEAD])
+        return _Head() if value is None else _restored(value)
+
+
+def _by_key(rows: Sequence[Sequence[TimedRow]]) -> dict[str, NewRows]:
+    """Return the rows of each key, by its text; keys in the order of their first rows."""
+    found: dict[str, tuple[list[TimedRow], list[TimedRow]]] = {}
+    for number, given in enumerate(rows):
+        for row in given:
+            if row.key != NO_KEY:
+                found.setdefault(row.key, ([], []))[number].append(row)
+    return dict(found)
+
+
+def _stored(head: _Head) -> bytes:
+    sides = [
+        {
+            **progress_line(progress),
+            "bins": [(start, each.stop, each.least, each.keys) for start, each in spans.items()],
+        }
+        for progress, spans in zip(head.progress, head.spans, strict=True)
+    ]
+    return _JSON.encode({"sides": sides, "full": list(head.full.items())}).encode()
+
+
+def _restored(value: bytes) -> _Head:
+    found = json.loads(bytes(value))
+    spans = tuple({start: Span(*span) for start, *span in side["bins"]} for side in found["sides"])
+    return _Head(tuple(map(progress_of, found["sides"])), dict(map(tuple, found["full"])), spans)
