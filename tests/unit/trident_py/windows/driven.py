@@ -16,6 +16,7 @@ from tests.transactions import begin
 from trident_py.graph.aggregation import AnyAggregator
 from trident_py.graph.event_time import VALUES, EventTimeArguments
 from trident_py.graph.graph import RowFlow
+from trident_py.graph.time_join import JoinState
 from trident_py.graph.windowing import WindowState, window_state
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
@@ -71,7 +72,7 @@ class Driver:
     """Commits batches into a window's state, as the engine does, at a time of ours."""
 
     state: FencedState[Any]
-    operation: WindowState
+    operation: WindowState | JoinState
     source: StructType
     now: float = 0
     epoch: int = 1
@@ -111,7 +112,8 @@ class Driver:
 
     def change(self, rows: Sequence[Any]) -> list[Any]:
         updater = self.operation.updater(self.source)
-        fields = VALUES if self.operation.event_time else self.operation.output([self.source]).names
+        by_arrival = isinstance(self.operation, WindowState) and not self.operation.event_time
+        fields = self.operation.output([self.source]).names if by_arrival else VALUES
         collector = UpdateCollector("here", fields)
         given = arrow_table(rows, self.source).to_batches()
         table = self.operation.on_rows([RowFlow.of(given, self.source, travels=False)], None).table()
@@ -130,7 +132,9 @@ class Driver:
 
 
 @contextmanager
-def driven(operation: WindowState, schema: str, directory: Path | None = None, epoch: int = 1) -> Iterator[Driver]:
+def driven(
+    operation: WindowState | JoinState, schema: str | StructType, directory: Path | None = None, epoch: int = 1
+) -> Iterator[Driver]:
     """A driver over SQLite in ``directory``, else over memory."""
     source = schema_of(schema)
     conf = TridentConfig(state_dir=directory) if directory else TridentConfig()
