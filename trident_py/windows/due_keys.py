@@ -22,7 +22,7 @@ MANY_KEYS = 1000
 """A bin with more keys is divided, one with fewer is written again, if a part of it is due."""
 
 _PARTS = 16
-_BINS = 64
+_BINS = 16
 """After each so many bins, new ones are twice as long. So their number grows with the logarithm of the time."""
 
 

@@ -94,6 +94,7 @@ class _Half:
         slots: the slots with rows.
         loose: the rows in no slot; the new ones are the last.
         new: the new rows.
+        batch: the loose rows to store, after the others have gone.
         read: the rows of slots in memory, by the slot's number.
     """
 
@@ -101,6 +102,7 @@ class _Half:
     slots: list[_Slot] = field(factory=list)
     loose: list[int] = field(factory=list)
     new: range = range(0)
+    batch: pa.RecordBatch | None = None
     read: dict[int, range] = field(factory=dict)
 
     @property
@@ -155,9 +157,12 @@ class _Memory:
         self.rows = next(iter(table.to_batches()), None)
 
     def take(self, positions: Sequence[int]) -> pa.RecordBatch:
-        """Return these rows, at least one."""
+        """Return these rows, at least one, in ascending order."""
         if self.rows is None:
             raise AssertionError("there are no rows")
+        first, count = positions[0], len(positions)
+        if positions[-1] - first == count - 1:  # a tenth of the time
+            return self.rows.slice(first, count)
         return self.rows.take(pa.array(positions, pa.int64()))
 
     def values(self, positions: set[int | None]) -> dict[int | None, Sequence[Any]]:
@@ -357,11 +362,12 @@ class _SomeKeys:
             for slot in half.slots
             if not memory.is_over(slot.last)
         ]
-        if half.loose and (rows := memory.take(half.loose)).nbytes > SEAL_BYTES:
+        half.batch = memory.take(half.loose) if half.loose else None
+        if half.batch is not None and half.batch.nbytes > SEAL_BYTES:
             key.last_slot += 1
-            written.entries[key.text, key.last_slot] = _bytes(rows)
+            written.entries[key.text, key.last_slot] = _bytes(half.batch)
             half.slots.append(memory.slot(key.last_slot, half.loose))
-            half.loose = []
+            half.loose, half.batch = [], None
 
     def _value(self, key: _Key) -> bytes | None:
         """Return the value to store for a key; None if no row is left."""
@@ -369,7 +375,7 @@ class _SomeKeys:
             return None
         sides, stored = [], []
         for memory, half in zip(self.memories, key.halves, strict=True):
-            stored.append(_bytes(memory.take(half.loose)) if half.loose else b"")
+            stored.append(b"" if half.batch is None else _bytes(half.batch))
             slots = [(slot.number, slot.first, slot.last, f"{slot.done:x}", slot.due) for slot in half.slots]
             sides.append((half.due, f"{memory.mask(half.loose):x}", len(stored[-1]), slots))
         line = _JSON.encode({"slots": key.last_slot, "sides": sides}).encode()

@@ -72,6 +72,7 @@ class History:
     @property
     def model(self) -> Model:
         operation = self.driver.operation
+        assert isinstance(operation, WindowState)
         assert operation.event_time is not None
         time = operation.event_time
         return Model(time.window, time.rules, bool(time.by), bool(operation.keys))

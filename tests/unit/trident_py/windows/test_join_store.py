@@ -117,9 +117,8 @@ def small_bins(seal: int, many: int) -> Iterator[None]:
 
 
 hows = st.sampled_from(["inner", "left", "outer"])
-rows_of_batch = st.lists(
-    st.tuples(st.integers(0, 1), st.sampled_from(["a", "a", "b", None]), st.none() | st.integers(-30, 80)), max_size=6
-)
+times = st.integers(0, 20) | st.sampled_from([None, -30, 40, 80])
+rows_of_batch = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["a", "a", "b", None]), times), max_size=6)
 fates = st.sampled_from(["commits", "commits", "fails", "is replayed", "crashes", "group"])
 batches = st.lists(st.tuples(rows_of_batch, fates, rows_of_batch, st.integers(0, 8)), max_size=10)
 delays = st.tuples(st.sampled_from([0, 3, 20]), st.sampled_from([0, 7]))
@@ -140,9 +139,12 @@ def test_a_join_over_time_is_a_fold_over_all_rows_and_no_crash_changes_it(
 ) -> None:
     """Attempts are given up in mid-commit, or replayed after it with other rows; the process comes and goes."""
     operation = joined(how, within, watermark=watermark, idle=idle, by=by)
-    with tempfile.TemporaryDirectory() as directory, small_bins(seal, many):
-        with driven(operation, SOURCE, Path(directory)) as driver:
-            run(driver, History(driver), batches)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        small_bins(seal, many),
+        driven(operation, SOURCE, Path(directory)) as driver,
+    ):
+        run(driver, History(driver), batches)
 
 
 def run(driver: Driver, history: History, batches: list[Any]) -> None:
@@ -227,14 +229,69 @@ def test_the_state_stays_as_large_as_the_rows_that_may_match(how: str) -> None:
 
 def test_when_both_sides_have_passed_nothing_but_the_head_is_left() -> None:
     with driven(joined("outer", 10), SOURCE) as driver, small_bins(0, 3):
-        history, emitted = History(driver), []
+        history = History(driver)
         driver.now = START
         for number in range(50):
             some = [(number % 2, f"user {number % 7}", number % 11 * 3 + 40), (1, "hot", number)]
-            emitted += driver.commit(given_rows(history.rows(some)))
-        far = [(0, "last", 60.0), (1, "last", 60.0)]
+            driver.commit(given_rows(history.rows(some)))
         driver.now = START + 1000
         driver.commit(given_rows(history.rows([(side, "z", 500.0) for side in (0, 1)])))
         driver.commit(given_rows(history.rows([(side, None, 900.0) for side in (0, 1)])))
         assert driver.size() == 1
-        assert far
+
+
+# --- single cases -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seal", [0, 10**6], ids=["sealed", "loose"])
+def test_a_row_that_has_found_a_partner_earlier_does_not_come_out_alone(seal: int) -> None:
+    with driven(joined("outer", 10), SOURCE) as driver, small_bins(seal, 1000):
+        history, driver.now = History(driver), START
+        for second, some in ((1, [(0, "a", 1.0), (0, "a", 2.0)]), (2, [(1, "a", 12.0)]), (3, [(1, "a", 60.0)])):
+            driver.now = START + second
+            rows = history.rows(some)
+            history.check(driver.now, rows, driver.commit(given_rows(rows)))
+
+
+def test_rows_with_a_null_in_their_keys_match_nothing_and_come_out_at_once() -> None:
+    with driven(joined("left"), SOURCE) as driver:
+        history, driver.now = History(driver), START
+        rows = history.rows([(0, None, 1.0), (1, None, 1.0)])
+        assert outcome(driver.commit(given_rows(rows))) == Outcome([(0, NONE)], [])
+        assert driver.size() == 1
+
+
+def test_a_late_row_says_which_side_it_comes_from_and_by_which_watermark() -> None:
+    with driven(joined(watermark=(3, 10)), SOURCE) as driver:
+        history, driver.now = History(driver), START
+        driver.commit(given_rows(history.rows([(0, "a", 50.0), (1, "a", 40.0)])))
+        rows = history.rows([(0, "b", 46.0), (0, "b", 47.0), (1, "b", 29.0), (1, "b", 30.0), (1, "b", None)])
+        late = [row for is_late, row in driver.commit(given_rows(rows)) if is_late]
+        assert late == [
+            ("b", 2, at(46), None, None, "left", "late", at(47)),
+            ("b", None, None, at(29), 4, "right", "late", at(30)),
+            ("b", None, None, None, 6, "right", "no timestamp", at(30)),
+        ]
+
+
+def test_one_row_of_the_year_9999_moves_nothing() -> None:
+    with driven(joined("outer"), SOURCE) as driver:
+        driver.now = START + 5
+        far = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+        emitted = driver.commit([(True, None, RIGHT_ROW((far, 1, "a"))), (False, LEFT_ROW(("a", 2, at(1))), None)])
+        assert emitted == [(True, ("a", None, None, far, 1, "right", "too far ahead", None))]
+        assert driver.commit([(True, None, RIGHT_ROW((at(1), 3, "a")))]) == [(False, ("a", 2, at(1), at(1), 3))]
+
+
+def test_a_side_that_is_far_behind_keeps_the_head_small() -> None:
+    """Rows of one side wait for years of the other: bins become longer."""
+    with driven(joined(within=1), SOURCE) as driver:
+        history, driver.now = History(driver), START + 10**8
+        driver.commit(given_rows(history.rows([(1, "a", 0.0)])))
+        for number in range(20):
+            users = range(100 * number, 100 * number + 100)
+            driver.commit(given_rows(history.rows([(0, f"user {each}", each * 50_000.0) for each in users])))
+        assert driver.size() < 2000 + 400
+        driver.commit(given_rows(history.rows([(1, "b", 10.0**8)])))
+        driver.commit(given_rows(history.rows([(0, "b", 10.0**8)])))
+        assert driver.size() == 2 + 1 + 2
