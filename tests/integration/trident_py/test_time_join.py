@@ -1,0 +1,86 @@
+"""Joins over time on real Spark and ZooKeeper: what comes out is Spark's join of all rows that are not late."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+from tests.integration.trident_py import time_join_program
+from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, Failing, config, select
+from tests.integration.trident_py.time_join_program import HOWS, LEFT, RIGHT, WITHIN, declare, sides
+from trident_py import FixedBatchSpout, SQLSink, TridentConfig, TridentTopology
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
+
+__all__ = ["config"]
+
+
+def answer(spark: SparkSession, lefts: Sequence[Any], rights: Sequence[Any], how: str) -> list[tuple[Any, ...]]:
+    """Spark's own join of all rows."""
+    left, right = spark.createDataFrame(lefts, LEFT).alias("l"), spark.createDataFrame(rights, RIGHT).alias("r")
+    apart = F.abs(F.unix_micros("l.at") - F.unix_micros("r.at"))
+    on = (F.col("l.id") == F.col("r.id")) & (apart <= WITHIN.total_seconds() * 1_000_000)
+    found = left.join(right, on, how).select(F.coalesce("l.id", "r.id"), "n", "m")
+    return sorted(map(tuple, found.collect()), key=str)
+
+
+def check(spark: SparkSession, directory: Path, number: int, how: str) -> None:
+    lefts, rights = sides(number)
+    late = select(directory / "late.db", f"SELECT side, number, count FROM {how}_late")  # noqa: S608 - ours
+    assert {count for *_, count in late} == {1}
+    refused = {(side, found) for side, found, _ in late}
+    assert {("left", n) for _, n, at in lefts if at is None} < refused, "some are late too"
+    assert len(refused) < len(lefts) / 2
+    kept = [row for row in lefts if ("left", row[1]) not in refused]
+    others = [row for row in rights if ("right", row[1]) not in refused]
+    joined = select(directory / "joined.db", f"SELECT id, n, m, count FROM {how}_joined")  # noqa: S608 - ours
+    assert {count for *_, count in joined} == {1}
+    assert sorted((row[:-1] for row in joined), key=str) == answer(spark, kept, others, how)
+
+
+def test_joins_over_time_are_those_of_spark_over_failures_and_a_restart(
+    spark: SparkSession, config: TridentConfig, tmp_path: Path
+) -> None:
+    (lefts, rights), failing = sides(300), Failing({2, 4, 7, 11})
+    for upto in (165, None):
+        topology = TridentTopology("time-join")
+        left = topology.new_stream("lefts", FixedBatchSpout(LEFT, 15, *lefts[:upto]))
+        right = topology.new_stream("rights", FixedBatchSpout(RIGHT, 15, *rights[:upto]))
+        by_spark = left.transform(lambda frame: frame.where("n >= 0"), LEFT)
+        joins = declare(topology, by_spark, right, tmp_path, lambda: None)
+        joins["outer"].partition_persist(failing, failing, ["n"])
+        joins["inner"].transform(lambda frame: frame.select("n", "m")).name("log").write_to(
+            SQLSink(f"sqlite:///{tmp_path / 'log.db'}", "log")
+        )
+        with topology.start(config, spark=spark) as query:
+            query.process_all_available(PATIENCE_SECONDS)
+    assert failing.failed == failing.fails
+    for how in HOWS:
+        check(spark, tmp_path, 300, how)
+    logged = select(tmp_path / "log.db", "SELECT n, m FROM log ORDER BY n, m")
+    assert logged == select(tmp_path / "joined.db", "SELECT n, m FROM inner_joined ORDER BY n, m")
+
+
+def test_joins_over_time_are_those_of_spark_over_kills_in_the_middle_of_commits(
+    spark: SparkSession, zookeeper: str, tmp_path: Path
+) -> None:
+    """A kill comes after the commit of a join, and before those of what follows from it."""
+    for dies_after in (1, 5, 30, 150, 0):
+        done = subprocess.run(
+            [sys.executable, time_join_program.__file__, zookeeper, str(tmp_path), str(dies_after)],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert (done.returncode == -9) == bool(dies_after), done.stderr[-2000:]
+    assert done.returncode == 0, done.stderr[-2000:]
+    for how in HOWS:
+        check(spark, tmp_path, 400, how)
