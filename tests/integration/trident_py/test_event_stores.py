@@ -1,4 +1,4 @@
-"""Windows by event time in the stores of servers: what fires is the fold over all rows, over a crash and replays."""
+"""Windows by event time and joins over time in the stores of servers: the fold over all rows, over crashes, replays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.trident_py.windows import test_join_store as joins
 from tests.unit.trident_py.windows.driven import TOPOLOGY, driven
 from tests.unit.trident_py.windows.test_event_store import SCHEMA, START, History, by_event_time
 from trident_py import MySQLState, PostgresState, RedisState, StateFactory
@@ -46,3 +47,24 @@ def test_windows_by_event_time_are_the_same_in_every_store(
             history.check(driver.now, rows, driver.commit(rows, attempt=1, again=again))
         history.check_whole()
         assert len(history.fired) > 20
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in STORES])
+def test_joins_over_time_are_the_same_in_every_store(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    factory = STORES[name](request.getfixturevalue(name))
+    operation = joins.joined("outer", 6, watermark=(2, 4), factory=factory)
+    with joins.small_bins(600, 3), driven(operation, joins.SOURCE, tmp_path) as driver:
+        history = joins.History(driver)
+        for second in range(0, 60, 2):
+            driver.now = START + second
+            lefts = [(0, "a", second), (0, f"user {second}", second), (0, None, second)]
+            rights = [(1, "a", second + 1 if second % 8 else second - 20), (1, f"user {second - 4}", second)]
+            rows, other = history.rows([*lefts, *rights]), history.rows([(0, "a", second + 30)])
+            again = second % 3 == 0
+            if again:
+                driver.commit(joins.given_rows(other))
+            if second % 9 == 0:
+                driver.epoch += 1
+                driver.state.close()
+                driver.state.recover(TOPOLOGY, driver.epoch)
+            history.check(driver.now, rows, driver.commit(joins.given_rows(rows), attempt=1, again=again))

@@ -45,7 +45,7 @@ def sides(number: int) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
 
 def declare(topology: TridentTopology, left: Stream, right: Stream, directory: Path, dies: Any) -> dict[str, Stream]:
     """Declare a join of each kind; each has a table of results, and a table of its late rows in another database."""
-    found = {}
+    found: dict[str, Stream] = {}
     for how in HOWS:
         fields = ["id", "n", "left_at", "right_at", "m"]
         joined = topology.join(
