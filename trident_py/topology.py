@@ -22,7 +22,7 @@ from trident_py.graph.joining import Merge, join_all_of, join_of
 from trident_py.graph.multi import MultiReduce
 from trident_py.graph.naming import state_names, unused
 from trident_py.graph.queries import StaticState
-from trident_py.graph.time_join import JoinTimeArguments, JoinTimeOptions
+from trident_py.graph.time_join import JoinTimeArguments
 from trident_py.history.recorder import recorded, this_program
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
@@ -38,6 +38,7 @@ from trident_py.streams.row_stream import described
 from trident_py.streams.stream import GroupedStream, Stream, TridentState, joined_over_time
 from trident_py.telemetry.installed import installed_listeners
 from trident_py.web.serving import served
+from trident_py.windows.join_store import JoinTimeOptions
 
 _NAME = re.compile(r"[a-z0-9-]+")
 
@@ -140,38 +141,32 @@ class TridentTopology:
     ) -> Stream:
         """Join the rows with equal keys: within each batch, or over time if ``within=`` is given.
 
-        Within a batch, a null equals a null, as in ``group_by``. Streams of different spouts are joined within one
-        transaction, which contains a batch of each of them.
+        Within a batch, a transaction's batches of all spouts are joined. A null equals a null, as in ``group_by``.
 
-        Over time, rows with equal keys are joined if their times differ by at most ``within``, whichever transactions
-        bring them. Each pair comes once, in the transaction of its later row. A row without a partner comes when no row
-        can match it any more. A null matches nothing, as in SQL. The rows are kept in a state, under the
-        transaction's token. So the operations that follow belong to that transaction, as those after a window do.
+        Over time, rows are joined if their times differ by at most ``within``, whichever transactions bring them. A
+        null matches nothing. The rows are kept in a state, and the next operations run in its commits, as for windows.
 
         Args:
             left: a stream of this topology.
             left_keys: its key fields.
             right: another stream, or the same one.
             right_keys: its key fields: the same number and types.
-            fields: the field names of the result: the keys, the other fields of ``left``, the other fields of
-                ``right``.
-            how: whether rows without a partner are kept, with nulls for the partner: no rows, those of ``left``, or
-                all.
-            preserve: the result has all fields of ``left`` and then all fields of ``right``, including keys. All fields
-                of a missing partner are null, including its keys. This is Storm's ``JoinOutFieldsMode.PRESERVE``.
-            **over_time: ``within``, ``timestamps``, ``watermark``, ``by``, ``idle``, ``max_ahead`` and ``store``, see
-                `JoinTimeOptions`. Late rows are in `Stream.late_rows` of the result.
+            fields: the names of the result: the keys, the other fields of ``left``, the other fields of ``right``.
+            how: the rows that come without a partner, with nulls for its fields: none, those of ``left``, or all.
+            preserve: the result has all fields of ``left``, then all fields of ``right``, including keys. Those of a
+                missing partner are null, including its keys. This is Storm's ``JoinOutFieldsMode.PRESERVE``.
+            **over_time: for a join over time; see `JoinTimeOptions` and `Stream.late_rows`.
 
         Raises:
             TopologyError: a field doesn't exist, keys differ in number or type, or ``fields`` has the wrong length.
         """
-        within = f", within={over_time['within']}" if "within" in over_time else ""
-        with self._graph.declaring(f"join({left_keys!r}, {right_keys!r}, {how!r}{within})") as title:
+        within = [f"within={over_time['within']}"] if "within" in over_time else []
+        with self._graph.declaring(f"join({', '.join([*map(repr, (left_keys, right_keys, how)), *within])})") as title:
             nodes, times = self._nodes(left, right), JoinTimeArguments(**over_time).checked()
             joined = join_of(title, left_keys, right_keys, fields, how, preserve=preserve)
             if times is None:
                 return Stream(self._graph, self._graph.add(joined, *nodes))
-            return joined_over_time(self._graph, (left, right), joined, times, over_time.get("store"))
+            return joined_over_time((left, right), joined, times, over_time.get("store"))
 
     def join_all(
         self,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
-from typing import Any, ClassVar, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import pyarrow as pa
 from attrs import frozen
@@ -65,35 +64,6 @@ LATE = schema_of("late_side string, late_reason string, late_watermark timestamp
 """The last fields of late rows: ``left`` or ``right``, the reason, and the watermark that the row was compared with."""
 
 _SIDES = ("left", "right")
-
-
-class JoinTimeOptions(TypedDict, total=False):
-    """The arguments of `TridentTopology.join` for a join over time.
-
-    Each side has a watermark: the greatest timestamp of its rows so far, less a delay. A row is late if its time is
-    before the watermark of its own side, as it was after the previous transaction. A row is kept until the watermark of
-    the *other* side is after its time plus ``within``. Give one value for both sides, or two for left and right.
-
-    Attributes:
-        within: rows with equal keys are joined if their times differ by at most this.
-        timestamps: the field with the time of a row, on the left and on the right side. Its type is ``timestamp``.
-        watermark: the delay: how much later than the newest row of its side a row may come.
-        by: fields, such as the device: the watermark is the least over their values. Two names are those of the left
-            and of the right side. For several fields of a side, give a list of them.
-        idle: if a value of ``by`` has no rows for so long, by the times of transactions, it no longer holds the
-            watermark. None: it holds it forever.
-        max_ahead: a row further after the time of its transaction is not joined and moves nothing; a day by default.
-        store: the store of the rows: a fenced state such as `PostgresState`. None: a SQLite database in the
-            ``state_dir``, under the names of the streams, or of their spouts.
-    """
-
-    within: timedelta
-    timestamps: tuple[str, str]
-    watermark: timedelta | tuple[timedelta, timedelta]
-    by: str | tuple[str | Sequence[str] | None, str | Sequence[str] | None] | None
-    idle: timedelta | tuple[timedelta | None, timedelta | None] | None
-    max_ahead: timedelta | tuple[timedelta, timedelta]
-    store: StateFactory | None
 
 
 @frozen(kw_only=True)
@@ -169,7 +139,7 @@ def _both(name: str, value: T | tuple[T, T]) -> tuple[T, T]:
 
 @frozen
 class Sides(Operation):
-    """The rows of two streams, one after the other: each in a struct, beside a null for the other side."""
+    """The rows of two streams, one after the other. Each is in a struct, and the struct of the other side is null."""
 
     title: str
 

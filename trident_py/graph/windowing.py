@@ -58,7 +58,7 @@ class WindowParticipant(StateParticipant):
     Attributes:
         inputs: the fields of the rows.
         outputs: the fields of what the updater emits.
-        kind: what it is, for messages.
+        kind: ``window`` or ``join``, for messages.
         metrics: receives the watermark, in seconds since 1970.
         drops_late: whether there can be rows that are in no window, and no stream takes them.
     """

@@ -472,13 +472,13 @@ class TridentState:
 
 
 def joined_over_time(
-    graph: Graph,
     streams: tuple[Stream, Stream],
     join: Join,
     times: tuple[int, tuple[SideTime, SideTime]],
     store: StateFactory | None,
 ) -> Stream:
-    """Declare a join over time, and return the stream of what it gives; for `TridentTopology.join`."""
+    """Declare a join over time of two streams of one topology; for `TridentTopology.join`."""
+    graph = streams[0]._graph
     if store is not None:
         check_unshared(graph, store)
     label = "-".join(each._label for each in streams if each._label) or None

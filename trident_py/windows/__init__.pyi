@@ -1,3 +1,4 @@
+from trident_py.windows.join_store import JoinTimeOptions as JoinTimeOptions
 from trident_py.windows.windows import EventTimeOptions as EventTimeOptions
 from trident_py.windows.windows import SessionWindow as SessionWindow
 from trident_py.windows.windows import SlidingCount as SlidingCount

@@ -103,7 +103,7 @@ class DueKeys:
                 self.put(part["key"].to_pylist(), part["due"].to_pylist())
 
     def _start(self, time: int, starts: list[int]) -> int:
-        """Return the first time of the bin for ``time``. If there is none, a bin begins: add it to ``starts``, too."""
+        """Return the first time of the bin for ``time``. A bin begins if necessary; it is added to ``starts``, too."""
         at = bisect_right(starts, time) - 1
         if at >= 0 and time < self.spans[starts[at]].stop:
             return starts[at]

@@ -20,7 +20,7 @@ from trident_py.errors import StateError
 from trident_py.interfaces.states import RemovableMapState
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
-from trident_py.windows.bins import SEAL_BYTES, read_batch
+from trident_py.windows.bins import read_batch
 from trident_py.windows.due_keys import DueKeys
 from trident_py.windows.event_store import TimedRow
 from trident_py.windows.watermark import Watermark
@@ -33,6 +33,9 @@ NewRows: TypeAlias = tuple[Sequence[TimedRow], Sequence[TimedRow]]
 
 _Found: TypeAlias = tuple[int | None, int | None]
 """Partners, as positions in the memory of their sides."""
+
+SEAL_BYTES = 16 * 1024
+"""If the loose rows of one side of a key have more bytes, they move to a slot. Fewer are written with the key."""
 
 _PORTION_KEYS = 500
 """The number of keys that are in memory at one time."""

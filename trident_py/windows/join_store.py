@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TypedDict
 
 from attrs import field, frozen
 from pyspark.sql.types import StructField
 
-from trident_py.interfaces.states import RemovableMapState
+from trident_py.interfaces.states import RemovableMapState, StateFactory
 from trident_py.windows.bins import Bins
 from trident_py.windows.due_keys import FIELDS, DueKeys, Span
 from trident_py.windows.event_store import TimedRow, newest_times, progress_line, progress_of
@@ -33,6 +35,35 @@ _SHORTEST_BITS = 10
 """Bins of `DueKeys` are 1024 µs or longer, unless they are divided."""
 
 
+class JoinTimeOptions(TypedDict, total=False):
+    """The arguments of `TridentTopology.join` for a join over time.
+
+    Each side has a watermark: the greatest timestamp of its rows so far, less a delay. A row is late if its time is
+    before the watermark of the same side, as it was after the previous transaction. A row is kept until the watermark
+    of the *other* side is after its time plus ``within``. Give one value for both sides, or two for left and right.
+
+    Attributes:
+        within: rows with equal keys are joined if their times differ by at most this.
+        timestamps: the field with the time of a row, on the left and on the right side. Its type is ``timestamp``.
+        watermark: the delay: how much later than the newest row of its side a row may come.
+        by: fields, such as the device: the watermark is the least over their values. Two names are those of the left
+            and of the right side. For several fields of a side, give a list of them.
+        idle: if a value of ``by`` has no rows for so long, by the times of transactions, it no longer holds the
+            watermark. None: it holds it forever.
+        max_ahead: a row further after the time of its transaction is not joined and moves nothing; a day by default.
+        store: the store of the rows: a fenced state such as `PostgresState`. None: a SQLite database in the
+            ``state_dir``, under the names of the streams, or of their spouts.
+    """
+
+    within: timedelta
+    timestamps: tuple[str, str]
+    watermark: timedelta | tuple[timedelta, timedelta]
+    by: str | tuple[str | Sequence[str] | None, str | Sequence[str] | None] | None
+    idle: timedelta | tuple[timedelta | None, timedelta | None] | None
+    max_ahead: timedelta | tuple[timedelta, timedelta]
+    store: StateFactory | None
+
+
 @frozen(kw_only=True)
 class JoinFed:
     """The result of feeding the rows of a transaction.
@@ -40,7 +71,7 @@ class JoinFed:
     Attributes:
         refused: for each side, the position and reason of each row that is not joined.
         watermarks: the watermark of each side after the previous transaction.
-        joined: what comes out, made during iteration. The state is complete after the last one.
+        joined: the pairs, and rows without a partner, made during iteration. The state is complete after the last.
     """
 
     refused: tuple[Sequence[tuple[int, Refusal]], ...]

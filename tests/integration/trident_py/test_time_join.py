@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tests.integration.trident_py import time_join_program
-from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, Failing, config, select
+from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, ROOT, Failing, config, select
 from tests.integration.trident_py.time_join_program import HOWS, LEFT, RIGHT, WITHIN, declare, sides
 from trident_py import FixedBatchSpout, SQLSink, TridentConfig, TridentTopology
 
@@ -84,3 +85,28 @@ def test_joins_over_time_are_those_of_spark_over_kills_in_the_middle_of_commits(
     assert done.returncode == 0, done.stderr[-2000:]
     for how in HOWS:
         check(spark, tmp_path, 400, how)
+
+
+def test_the_example_joins_clicks_with_impressions_of_other_batches(
+    spark: SparkSession, config: TridentConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = (
+        (
+            "impressions/1",
+            ["2024-05-01T12:00:00Z i1 tea", "2024-05-01T12:01:00Z i2 jam", "2024-05-01T12:01:10Z i3 tea"],
+        ),
+        ("clicks/1", ["2024-05-01T12:04:00Z i1"]),
+        ("clicks/2", ["2024-05-01T12:12:30Z i9", "2024-05-01T12:03:30Z i2"]),
+        ("clicks/3", ["2024-05-01T12:11:00Z i1"]),
+    )
+    for folder in ("impressions", "clicks"):
+        (tmp_path / folder).mkdir()
+    topology = runpy.run_path(str(ROOT / "examples" / "clicks.py"))["topology"]
+    for name, lines in given:
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        with topology.start(config, spark=spark) as query:
+            query.process_all_available(PATIENCE_SECONDS)
+    found = select(tmp_path / "ads.db", "SELECT impression, ad, clicked_at IS NULL FROM ads ORDER BY impression")
+    assert found == [("i1", "tea", 0), ("i2", "jam", 0), ("i3", "tea", 1)]
+    assert select(tmp_path / "ads.db", "SELECT impression, late_side FROM late") == [("i1", "right")]

@@ -21,7 +21,7 @@ from trident_py.graph.time_join import JoinState, JoinTimeArguments, Sides, join
 from trident_py.interfaces.states import StateFactory
 from trident_py.rows.row import row_class
 from trident_py.rows.schema import schema_of
-from trident_py.windows import bins, due_keys, join_keys
+from trident_py.windows import due_keys, join_keys
 from trident_py.windows.window_store import LocalWindows
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -110,7 +110,7 @@ def outcome(emitted: Sequence[Any]) -> Outcome:
 def small_bins(seal: int, many: int) -> Iterator[None]:
     """Seal rows from so many bytes on, and divide bins from so many keys on."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bins, "SEAL_BYTES", seal)
+        patch.setattr("trident_py.windows.bins.SEAL_BYTES", seal)
         patch.setattr(join_keys, "SEAL_BYTES", seal)
         patch.setattr(due_keys, "MANY_KEYS", many)
         yield
