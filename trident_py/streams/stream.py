@@ -481,7 +481,7 @@ def joined_over_time(
     graph = streams[0]._graph
     if store is not None:
         check_unshared(graph, store)
-    label = "-".join(each._label for each in streams if each._label) or None
+    label = "-".join(dict.fromkeys(each._label for each in streams if each._label)) or None
     sides = graph.add(Sides("left and right"), *(each._node for each in streams))
     name = state_name(graph, sides, label, "join", store)
     operation = join_state(join, name, store or LocalWindows(graph.topology, name), times)

@@ -17,6 +17,8 @@ from coordinators.values.canonical import Json
 from tests.unit.coordinators.takeover import test_output_changes, test_spout_changes
 from tests.unit.trident_py.declared import Nowhere
 from tests.unit.trident_py.states.stores import Store
+from trident_py.graph.joining import join_of
+from trident_py.graph.time_join import JoinTimeArguments
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.spouts import IBatchSpout, Replay
 from trident_py.operations.builtin import Count, Max, Sum
@@ -26,7 +28,7 @@ from trident_py.spouts.fixed import FixedBatchSpout
 from trident_py.states.maps import NonTransactionalMap, OpaqueMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
-from trident_py.streams.stream import Stream
+from trident_py.streams.stream import Stream, joined_over_time
 from trident_py.topology import TridentTopology
 from trident_py.windows.windows import TumblingCount, TumblingDuration
 
@@ -68,6 +70,15 @@ def by_event_time(stream: Stream, *, minutes: int = 5, by: str | None = None) ->
     timed = stream.map(lambda row: (*row, None), "word string, n bigint, at timestamp")
     delay = timedelta(minutes=minutes)
     timed.name("timed").window(TumblingDuration(60), "n", Count(), "c", timestamp="at", watermark=delay, by=by)
+
+
+def over_time(stream: Stream, *, seconds: int = 5, minutes: int = 5) -> None:
+    timed = stream.map(lambda row: (*row, None), "word string, n bigint, at timestamp").name("timed")
+    join = join_of("join", "word", "word", ["word", "n", "at", "m", "other"], "inner", preserve=False)
+    within, delay = timedelta(seconds=seconds), timedelta(minutes=minutes)
+    times = JoinTimeArguments(within=within, timestamps=("at", "at"), watermark=delay).checked()
+    assert times is not None
+    joined_over_time((timed, timed), join, times, None)
 
 
 class Ticks(IBatchSpout):
@@ -135,6 +146,10 @@ GOES_ON: dict[str, tuple[Callable[[], Comparison], str]] = {
     "another delay of a watermark": (
         lambda: compared_versions(by_event_time, lambda lines: by_event_time(lines, minutes=7)),
         "window 'timed': its watermark changed from '0:05:00' to '0:07:00', with transaction 20",
+    ),
+    "another delay of a join over time": (
+        lambda: compared_versions(over_time, lambda lines: over_time(lines, minutes=7)),
+        "join 'timed': its watermark changed from '0:05:00' to '0:07:00', with transaction 20",
     ),
     "one less": (
         lambda: compared_versions(lambda lines: [written(lines), counted(lines)], counted),
@@ -240,6 +255,11 @@ REFUSED: dict[str, tuple[Callable[[], Comparison], str, bool]] = {
         "window 'timed': its by changed from '' to 'word'",
         False,
     ),
+    "the difference of a join over time": (
+        lambda: compared_versions(over_time, lambda lines: over_time(lines, seconds=6)),
+        "join 'timed': its join changed from 'inner join_micros_5000000' to 'inner join_micros_6000000'",
+        False,
+    ),
     "the keys of a window": (
         lambda: compared_versions(windowed, lambda lines: windowed(lines, key="n")),
         "its keys changed from 'word string' to 'n bigint'",
@@ -311,7 +331,9 @@ ROWS = {
     "the group fields or the type of the value of a SQL state": "group fields",
     "the kind of a state that you wrote, its keys, its number of parts": "parts of a state",
     "kind, length, slide, gap, keys or fields of a window, its `timestamp` or `by`": "the length of a window",
+    "`within`, `how`, keys, fields, `timestamps` or `by` of a join over time": "the difference of a join over time",
     "`watermark`, `idle` or `max_ahead` of a window": "another delay of a watermark",
+    "`watermark`, `idle` or `max_ahead` of a join over time": "another delay of a join over time",
     "the operations before an unnamed window, sink or state": "another window without a name",
     "the fields of a sink": "fields of a sink",
 }
