@@ -209,7 +209,7 @@ def test_a_pane_is_too_far_ahead_if_it_begins_there_and_moves_the_watermark_no_f
             driver.now = START
             emitted = driver.commit([("a", 1, at(5)), ("a", 2, at(59)), ("a", 4, at(69)), ("a", 8, at(70))])
             assert [is_late for is_late, _ in emitted] == [True, False, False]
-            assert driver.operation.updater(driver.source).watermark(driver.state) == START + 60
+            assert driver.operation.updater(driver.source).watermarks(driver.state) == {"watermark": START + 60}
 
 
 def test_the_state_of_partial_values_is_as_large_as_the_keys_that_are_open() -> None:

@@ -56,7 +56,9 @@ class Keys:
 
 
 def _row(second: int) -> TimedRow:
-    return TimedRow(second * SECOND, "", "", (second, EPOCH + timedelta(seconds=second), [str(second), None]))
+    return TimedRow(
+        second * SECOND, second * SECOND, "", "", (second, EPOCH + timedelta(seconds=second), [str(second), None])
+    )
 
 
 def test_a_key_without_new_pairs_and_without_rows_that_go_is_not_written_again() -> None:
