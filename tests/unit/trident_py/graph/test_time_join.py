@@ -163,6 +163,42 @@ def test_rows_of_different_transactions_are_joined_over_a_restart(tmp_path: Path
     assert sorted(select(tmp_path / "out.db", "SELECT * FROM late"), key=str)[0][:4] == (5, None, "left", "late")
 
 
+def test_a_stream_can_be_joined_with_itself(tmp_path: Path) -> None:
+    topology = TridentTopology("steps")
+    rows = [("u", 1, at(12, 0)), ("u", 2, at(12, 3)), ("v", 3, at(12, 3)), ("u", 4, at(12, 9))]
+    steps = topology.new_stream("steps", FixedBatchSpout("user string, n int, at timestamp", 1, *rows))
+    fields = ["user", "n", "at", "m", "then"]
+    joined = topology.join(
+        *(steps, "user", steps, "user", fields), within=5 * MINUTE, timestamps=("at", "at"), watermark=MINUTE
+    )
+    following = joined.filter(lambda row: row.n < row.m)
+    following.group_by("n", "m").persistent_aggregate(SQLiteState(tmp_path / "a.db", table="a"), Count(), "count")
+    run_batches(topology)
+    assert select(tmp_path / "a.db", "SELECT n, m, count FROM a") == [(1, 2, 1)]
+
+
+def test_the_windows_and_the_late_rows_of_one_state_can_be_joined_over_time(tmp_path: Path) -> None:
+    topology = TridentTopology("readings")
+    rows = [("a", 1, at(12, 0)), ("a", 2, at(12, 6)), ("a", 3, at(12, 2)), ("b", 4, at(12, 30)), ("b", 5, at(13, 0))]
+    stream = topology.new_stream("readings", FixedBatchSpout("device string, n int, at timestamp", 1, *rows))
+    fired = stream.group_by("device").window(
+        TumblingDuration(5 * MINUTE), "n", Sum("n"), "total", timestamp="at", watermark=timedelta(0)
+    )
+    late = fired.late_rows().project("device", "n", "at")
+    joined = topology.join(
+        *(fired, "device", late, "device", ["device", "total", "start", "end", "n", "at"], "left"),
+        within=5 * MINUTE,
+        timestamps=("window_start", "at"),
+        watermark=timedelta(0),
+        store=SQLiteState(tmp_path / "j.db", table="j"),
+    )
+    joined.group_by("device", "total", "n").persistent_aggregate(
+        SQLiteState(tmp_path / "a.db", table="a"), Count(), "count"
+    )
+    run_batches(topology)
+    assert select(tmp_path / "a.db", "SELECT device, total, n, count FROM a") == [("a", 1, 3, 1), ("a", 2, 3, 1)]
+
+
 def test_an_empty_transaction_brings_a_row_that_an_idle_partition_holds() -> None:
     topology, told = TridentTopology("ads"), Fired()
     shown, clicked = (FeederBatchSpout("ad string, user string, at timestamp") for _ in range(2))
