@@ -162,7 +162,7 @@ class ParkingRules:
             return ""
         windows = " and ".join(map(repr, sorted(self.settings.drops_late)))
         return (
-            f"rows that are late by now would be lost, as nothing reads late_rows() of the window {windows}: start the "
+            f"rows that are late by now would be lost, as nothing reads late_rows() of {windows}: start the "
             f"topology with a stream that reads them, or accept that, by --late (late=True)"
         )
 

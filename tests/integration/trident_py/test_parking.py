@@ -168,7 +168,7 @@ def test_where_nobody_reads_late_rows_a_release_is_refused_unless_they_may_be_lo
     with run(event_windows(tmp_path, mended, reads_late=False), LocalCoordination(), state_dir=tmp_path) as query:
         mended.touch()
         for refused in (query.release, query.bisect):
-            with pytest.raises(TridentError, match=r"nothing reads late_rows\(\) of the window 'numbers-window'"):
+            with pytest.raises(TridentError, match=r"nothing reads late_rows\(\) of 'numbers-window'"):
                 refused(2)
         query.release(2, late=True)
         query.process_all_available(PATIENCE_SECONDS)

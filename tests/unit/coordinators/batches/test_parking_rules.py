@@ -248,7 +248,7 @@ def test_refusals_say_why() -> None:
 def test_a_release_whose_late_rows_nobody_reads_is_refused_unless_they_may_be_lost() -> None:
     world = taken_over(with_one_parked(), drops_late=frozenset({"per-minute"}))
     for action in (Action.RELEASE, Action.BISECT):
-        assert "nothing reads late_rows() of the window 'per-minute'" in refusal(world, action, 1)
+        assert "nothing reads late_rows() of 'per-minute'" in refusal(world, action, 1)
     assert refusal(world, Action.RELEASE, 2) == "transaction 2 is not parked"
     assert refusal(world, Action.RELEASE, 1, late=True) == ""
 
