@@ -6,6 +6,8 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tests.integration.trident_py import time_join_program
 from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, ROOT, Failing, config, select
-from tests.integration.trident_py.time_join_program import HOWS, LEFT, RIGHT, WITHIN, declare, sides
-from trident_py import FixedBatchSpout, SQLSink, TridentConfig, TridentTopology
+from tests.integration.trident_py.time_join_program import HOWS, LEFT, RIGHT, START, WITHIN, declare, sides
+from trident_py import Count, FixedBatchSpout, SQLiteState, SQLSink, TridentConfig, TridentTopology
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
 
@@ -85,6 +87,32 @@ def test_joins_over_time_are_those_of_spark_over_kills_in_the_middle_of_commits(
     assert done.returncode == 0, done.stderr[-2000:]
     for how in HOWS:
         check(spark, tmp_path, 400, how)
+
+
+def test_rows_keep_all_types_also_if_only_spark_knows_the_fields_of_a_side(
+    spark: SparkSession, config: TridentConfig, tmp_path: Path
+) -> None:
+    left = "id string NOT NULL, at timestamp NOT NULL, s struct<a:int,b:array<string>>, m map<string,int>"
+    right = "id string NOT NULL, at timestamp NOT NULL, n int NOT NULL, d decimal(10,2)"
+    topology = TridentTopology("types")
+    lefts = [("a", START, (1, ["x", None]), {"k": None}), ("b", START, None, None)]
+    rights = [("c", START, 1, None), ("a", START, 2, Decimal("1.50"))]
+    joined = topology.join(
+        topology.new_stream("lefts", FixedBatchSpout(left, 1, *lefts)).transform(lambda frame: frame),
+        "id",
+        topology.new_stream("rights", FixedBatchSpout(right, 1, *rights)).map(tuple, right),
+        "id",
+        ["id", "left_at", "s", "m", "right_at", "n", "d"],
+        within=timedelta(0),
+        timestamps=("at", "at"),
+        watermark=timedelta(0),
+    )
+    texts = joined.map(lambda row: (str(row[2:4] + row[5:]),), "text string")
+    texts.group_by("text").persistent_aggregate(SQLiteState(tmp_path / "texts.db", table="texts"), Count(), "count")
+    with topology.start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+    expected = "(Row(a=1, b=['x', None]), {'k': None}, 2, Decimal('1.50'))"
+    assert select(tmp_path / "texts.db", "SELECT text, count FROM texts") == [(expected, 1)]
 
 
 def test_the_example_joins_clicks_with_impressions_of_other_batches(
