@@ -100,6 +100,28 @@ def highest_bids(stream: Stream, late: timedelta) -> Stream:
     return named.window(TumblingDuration(10), fields, Greatest(), out, timestamp="at", watermark=late)
 
 
+def new_users(topology: TridentTopology, stream: Stream, late: timedelta) -> Stream:
+    """Query 8: the auctions that people have opened in the ten seconds in which they registered."""
+
+    def of(kind: str, column: str) -> Stream:
+        found = stream.filter(lambda event: event.kind == kind).name(kind)
+        fields = f"person bigint, span bigint, {column} timestamp"
+        return found.map(lambda event: (event.seller or event.id, _span(event.at), event.at), fields)
+
+    return topology.join(
+        *(of("person", "registered"), ["person", "span"]),
+        *(of("auction", "opened"), ["person", "span"]),
+        ["person", "span", "registered", "opened"],
+        within=TEN_SECONDS,
+        timestamps=("registered", "opened"),
+        watermark=late,
+    )
+
+
+def _span(at: datetime) -> int:
+    return (at - START) // TEN_SECONDS
+
+
 def user_sessions(stream: Stream, late: timedelta) -> Stream:
     """Query 11: the number of bids in a session of a person, which ends when they don't bid for ten seconds."""
     grouped = stream.name("user-sessions").group_by("bidder")
@@ -114,18 +136,19 @@ def bids_as_they_come(stream: Stream) -> Stream:
 def declare(
     topology: TridentTopology, stream: Stream, database: str, late: timedelta = timedelta(0)
 ) -> dict[str, Stream]:
-    """Declare the queries over a stream of events, each with a table of ``database``; return their windows."""
+    """Declare the queries over events, each with a table of ``database``; return the windows and the join."""
     offered = bids(stream)
-    windows = {
+    found = {
         "hot_items": bids_per_auction(offered, late),
         "highest_bids": highest_bids(offered, late),
+        "new_users": new_users(topology, stream, late),
         "user_sessions": user_sessions(offered, late),
         "bids_as_they_come": bids_as_they_come(offered),
     }
-    for name, window in windows.items():
-        found = hot_items(window) if name == "hot_items" else window
-        found.name(name).write_to(SQLSink(database, name))
-    return windows
+    for name, rows in found.items():
+        written = hot_items(rows) if name == "hot_items" else rows
+        written.name(name).write_to(SQLSink(database, name))
+    return found
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from examples import nexmark
 from tests.integration.trident_py import nexmark_program
-from tests.integration.trident_py.nexmark_program import BY_EVENT_TIME, NOBODY, events
+from tests.integration.trident_py.nexmark_program import NOBODY, events
 from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, select
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
 
+START = int(nexmark.START.timestamp()) // 10
 ANSWERS = {
     "hot_items": """
         SELECT auction, bids, span.start, span.end FROM (
@@ -35,6 +36,11 @@ ANSWERS = {
             SELECT *, max(price) OVER (PARTITION BY span) AS most FROM (
                 SELECT window(at, '10 seconds') AS span, id AS auction, bidder, price FROM bids))
         WHERE price = most""",
+    "new_users": """
+        SELECT person.id, unix_seconds(person.at) DIV 10 - {START}, person.at, auction.at
+        FROM (SELECT * FROM events WHERE kind = 'person') AS person
+        JOIN (SELECT * FROM events WHERE kind = 'auction') AS auction
+        ON person.id = auction.seller AND unix_seconds(person.at) DIV 10 = unix_seconds(auction.at) DIV 10""",
     "user_sessions": """
         SELECT bidder, count(*), session_window(at, '10 seconds').start, session_window(at, '10 seconds').end
         FROM bids GROUP BY bidder, session_window(at, '10 seconds')""",
@@ -56,14 +62,11 @@ def run_with_kills(zookeeper: str, directory: Path, late: float, kills: int) -> 
     assert process.returncode == 0, said.read_text()[-2000:]
 
 
-def answer(bids: DataFrame, query: str) -> Counter[tuple[Any, ...]]:
+def answer(given: DataFrame, name: str) -> Counter[tuple[Any, ...]]:
     """Spark's answer; without the windows of the last event, which are open."""
-    bids.createOrReplaceTempView("bids")
-    return Counter(map(tuple, bids.sparkSession.sql(query).where(f"{_first(query)} <> {NOBODY}").collect()))
-
-
-def _first(query: str) -> str:
-    return "bidder" if "session_window" in query else "auction"
+    given.createOrReplaceTempView("events")
+    given.where(f"kind = 'bid' AND id <> {NOBODY}").createOrReplaceTempView("bids")
+    return Counter(map(tuple, given.sparkSession.sql(ANSWERS[name].replace("{START}", str(START))).collect()))
 
 
 def found(directory: Path, name: str) -> Counter[tuple[Any, ...]]:
@@ -76,11 +79,11 @@ def test_nexmark_over_kills_gives_the_answers_of_spark(
     spark: SparkSession, zookeeper: str, tmp_path: Path, late: float, loses: bool
 ) -> None:
     run_with_kills(zookeeper, tmp_path, late, kills=3)
-    for name in BY_EVENT_TIME:
+    for name in ANSWERS:
         left_out = {each for (each,) in select(tmp_path / "late.db", f"SELECT at FROM {name}")}  # noqa: S608 - ours
         assert bool(left_out) == loses
-        kept = [event for event in events() if event[0] == "bid" and _text(event[-1]) not in left_out]
-        assert found(tmp_path, name) == answer(spark.createDataFrame(kept, nexmark.SCHEMA), ANSWERS[name])
+        kept = [event for event in events() if _text(event[-1]) not in left_out]
+        assert found(tmp_path, name) == answer(spark.createDataFrame(kept, nexmark.SCHEMA), name)
     assert found(tmp_path, "bids_as_they_come") == by_the_clock(tmp_path, events())
 
 
