@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import (
     connections,
+    event_time,
     growth,
     kafka,
     large,
@@ -29,6 +30,7 @@ MORE: dict[str, Measure] = {
     "memory": memory.measure,
     "growth": growth.measure,
     "rows": rows.measure,
+    "windows": event_time.measure,
     "sinks": sinks.measure,
     "kafka": kafka.measure,
     "trickle": trickle.measure,

@@ -36,6 +36,8 @@ class Sizes:
         growth_history: committed transactions before a restart.
         growth_repeats: timed transactions of each point.
         rows: rows of `benchmarks.rows`.
+        window_rows: rows of a batch in `windows`; 0: that part is left out.
+        window_keys: keys of these rows.
         sink_rows: rows of a batch in `sinks`.
         sink_batches: such batches of each turn.
         sink_few: batches of ten rows of each turn.
@@ -78,6 +80,8 @@ class Sizes:
     growth_history: tuple[int, ...]
     growth_repeats: int
     rows: int
+    window_rows: int
+    window_keys: int
     sink_rows: int
     sink_batches: int
     sink_few: int
@@ -121,6 +125,8 @@ FULL = Sizes(
     growth_history=(10, 100, 1_000, 5_000),
     growth_repeats=9,
     rows=300_000,
+    window_rows=100_000,
+    window_keys=1_000,
     sink_rows=1_000_000,
     sink_batches=3,
     sink_few=30,
@@ -165,6 +171,8 @@ QUICK = Sizes(
     growth_history=(),
     growth_repeats=0,
     rows=0,
+    window_rows=100_000,
+    window_keys=1_000,
     sink_rows=0,
     sink_batches=0,
     sink_few=0,
@@ -209,6 +217,8 @@ TINY = Sizes(
     growth_history=(1, 3),
     growth_repeats=2,
     rows=100,
+    window_rows=50,
+    window_keys=10,
     sink_rows=50,
     sink_batches=1,
     sink_few=2,

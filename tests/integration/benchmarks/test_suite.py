@@ -55,7 +55,7 @@ def test_everything_runs_and_the_last_line_is_for_programs(place: Path) -> None:
     assert {path.name for path in (place / "results").iterdir()} == PLOTS | {"results.json", "results.md"}
     assert set(json.loads((place / "results" / "results.json").read_text())["parts"]) == {
         "large", "small", "memory", "growth", "rows", "sinks", "kafka", "watched", "connections", "storm",
-        "quarantine", "trickle", "takeover",
+        "quarantine", "trickle", "takeover", "windows",
     }  # fmt: skip
     assert not list((place / "tmp").glob("trident-benchmarks-*"))
 
