@@ -26,6 +26,7 @@ CHECKS: dict[str, Callable[[Path], Report]] = {
     "RedisState": states.redis,
     "FixedBatchSpout": spouts.fixed,
     "FileSpout": spouts.files,
+    "FileSpout-parquet": spouts.parquet,
     "DataFrameSpout": spouts.dataframe,
     "DataSourceSpout": spouts.data_source,
     "DataSourceSpout-simple": spouts.simple_data_source,

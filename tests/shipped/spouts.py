@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from deltalake import write_deltalake
@@ -29,6 +32,16 @@ def files(directory: Path) -> Report:
     path = directory / "lines.txt"
     path.write_text("".join(f"{line}\n" for (line,) in ROWS))
     return check_spout(lambda: FileSpout(path, max_bytes_per_batch=20), lambda: ROWS)
+
+
+def parquet(directory: Path) -> Report:
+    """Rows of Parquet files, a file in each batch."""
+    for number in range(0, len(ROWS), 4):
+        table = pa.table({"line": [line for (line,) in ROWS[number : number + 4]]})
+        pq.write_table(table, directory / f"{number:02}.parquet", row_group_size=2)
+    spout = partial(FileSpout, directory / "*", 1, format="parquet", schema="line string", settled=timedelta(0))
+    expected = [(line, str(directory / f"{n // 4 * 4:02}.parquet"), n % 4) for n, (line,) in enumerate(ROWS)]
+    return check_spout(spout, lambda: expected)
 
 
 def dataframe(directory: Path) -> Report:

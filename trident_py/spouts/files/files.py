@@ -1,4 +1,4 @@
-"""Lines of files: of existing files, of new files, and lines that are appended."""
+"""`FileSpout`: lines of files that may grow, and files that are read as a whole."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from pyspark.sql.types import StructType
@@ -20,14 +21,16 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter, ITridentSpout
 from trident_py.rows.schema import shown
+from trident_py.spouts.files.columns import WholeFormat
 from trident_py.spouts.files.content import is_compressed
 from trident_py.spouts.files.corrections import corrected
-from trident_py.spouts.files.cursor import FileCursor
+from trident_py.spouts.files.cursor import STILL_SECONDS, FileCursor
 from trident_py.spouts.files.following import FollowedFiles
-from trident_py.spouts.files.formats import RecordLines, TextLines, format_of
+from trident_py.spouts.files.formats import TextLines, format_of
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.paths import PathPattern
 from trident_py.spouts.files.splits import Split, StoredSplit
+from trident_py.spouts.files.whole import WholeFileCoordinator, WholeFileEmitter, WholeFiles
 from trident_py.spouts.rest import Rest
 
 log = logging.getLogger(__name__)
@@ -46,13 +49,15 @@ PIECE_BYTES_MIN = 1024 * 1024
 SMALL_BYTES = 64 * 1024
 """The maximum size of a batch that the driver reads itself; then the batch can share a Spark job with others."""
 
+SETTLED = timedelta(seconds=STILL_SECONDS)
+
 _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 
 
 class FileSpout(ITridentSpout[list[StoredSplit]]):
     """Emits the lines of all files that ``glob`` matches, in the order of their names, with path and byte offset.
 
-    The lines are text, or records in JSON or CSV.
+    The lines are text, or records in JSON or CSV. Files in Parquet and ORC, and binary files, are read as a whole.
 
     New files and appended lines are found while it runs. A line ends at a line feed (a carriage return before it is
     dropped). Text after the last line feed is read as a line once the file has not changed for 2 s. Files that end in
@@ -66,20 +71,25 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
     The query ends if lines that were seen are gone, if a file continues inside a line that was read, or if files can't
     be told apart. Then a `SpoutError` names the file and the fix.
 
+    A file that is read as a whole is complete when it has not changed for some time. It is in one batch, and may not
+    change from then on. New files are found while it runs, and a file keeps its name.
+
     Args:
         glob: a path with ``*``, ``?``, ``[…]`` and ``**``, as in `glob.glob`; relative to the current directory at the
             start.
-        max_bytes_per_batch: the maximum size of a batch; a longer line has its own batch.
+        max_bytes_per_batch: the maximum size of a batch; a longer line, or larger whole file, has its own batch.
         encoding: the encoding of the files, in which a line feed must be the byte 10, so not UTF-16.
         errors: how to treat bytes that are not valid in this encoding, as in `open`: strict, replace, ignore or
             backslashreplace. With strict, the query ends, and names file and offset.
-        format: ``"text"``; or ``"json"`` or ``"csv"``, with a record in each line. Their rows have the fields of the
-            schema, and ``_path string, _position bigint``.
-        schema: the fields of the records, in the order of CSV's values.
+        format: ``"text"``; or ``"json"`` or ``"csv"``, with a record in each line; or ``"parquet"`` or ``"orc"``. The
+            rows of these have the fields of the schema, and ``_path string, _position bigint``. ``"binary"``: a row for
+            each file, with the fields of Spark's ``binaryFile``.
+        schema: the fields of the records, in the order of CSV's values. Parquet and ORC files may have more fields.
         options: of ``"csv"``, named as in Spark: ``header`` (the first line of each file names the fields), ``sep``,
             ``quote`` and ``nullValue``.
         on_decode_error: the treatment of a line that is no such record: ``"fail"`` ends the query, and names file and
             offset; ``"null"`` gives a row of NULLs; ``"skip"`` leaves it out.
+        settled: the time without a change after which a file that is read as a whole is complete.
 
     Raises:
         TopologyError: an argument can't work.
@@ -98,6 +108,7 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         schema: str | StructType | None = None,
         options: Mapping[str, Any] | None = None,
         on_decode_error: str = "fail",
+        settled: timedelta = SETTLED,
     ) -> None:
         PathPattern.of(glob)
         if type(max_bytes_per_batch) is not int or max_bytes_per_batch < 1:
@@ -108,17 +119,21 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             raise TopologyError(f"errors must be one of {', '.join(_ERRORS)}, not {shown(errors)}")
         self._glob = glob
         self._max_bytes = max_bytes_per_batch
+        if not isinstance(settled, timedelta) or settled < timedelta(0):
+            raise TopologyError(f"settled is a timedelta of 0 s or more, not {shown(settled)}")
+        self._settled = settled
         text = TextLines(_encoding(encoding), errors)
         self._format = format_of(format, schema, options, on_decode_error, text)
-        self._reader = LineReader(self._format)
         self.output_schema = self._format.fields
 
     def details(self) -> Mapping[str, Json]:
         """Return the pattern; if it changes, unmatched files are ignored, and new ones are read from the start."""
-        lines = {"format": self._format.kind} if isinstance(self._format, RecordLines) else {}
-        return {"glob": os.fspath(self._glob), **lines}
+        kind = {} if isinstance(self._format, TextLines) else {"format": self._format.kind}
+        return {"glob": os.fspath(self._glob), **kind}
 
-    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FileCoordinator:
+    def get_coordinator(
+        self, tx_state_id: str, conf: TridentConfig, context: TopologyContext
+    ) -> FileCoordinator | WholeFileCoordinator:
         """Return a coordinator that looks for files.
 
         Raises:
@@ -128,10 +143,16 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         pattern.check()
         if not pattern.find():
             log.warning("spout %r: no file matches %r yet", tx_state_id, pattern.text)
+        if isinstance(self._format, WholeFormat):
+            return WholeFileCoordinator(WholeFiles(pattern, self._settled.total_seconds()), self._max_bytes)
         return FileCoordinator(pattern, self._max_bytes)
 
-    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> FileEmitter:
-        return FileEmitter(self._reader, context.parallelism)
+    def get_emitter(
+        self, tx_state_id: str, conf: TridentConfig, context: TopologyContext
+    ) -> FileEmitter | WholeFileEmitter:
+        if isinstance(self._format, WholeFormat):
+            return WholeFileEmitter(self._format, context.parallelism)
+        return FileEmitter(LineReader(self._format), context.parallelism)
 
 
 def _encoding(name: str) -> str:
@@ -232,14 +253,14 @@ class FileEmitter(Emitter[list[StoredSplit]]):
 
     def __init__(self, reader: LineReader, tasks: int) -> None:
         self._reader = reader
-        self._tasks = tasks
+        self.tasks = tasks
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: list[StoredSplit], collector: TridentCollector) -> None:
         """Emit the lines of the splits."""
         splits = [Split.parse(stored) for stored in metadata]
         size = sum(split.size for split in splits)
         is_small = size <= SMALL_BYTES and not any(is_compressed(each.path) for each in splits)
-        shared = shares(splits, 1 if is_small else self._tasks)
+        shared = shares(splits, 1 if is_small else self.tasks)
         collector.emit_splits(shared, self._reader, fingerprinting=True, on_driver=is_small)
 
 

@@ -15,8 +15,9 @@ from pyspark.sql import types as t
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.json_values import check_json_type, converter, json_decoder
 from trident_py.rows.schema import arrow_array, arrow_schema, schema_of, shown
+from trident_py.spouts.files.columns import WHOLE, WholeFormat, whole_format
 
-FORMATS = ("text", "json", "csv")
+FORMATS = ("text", "json", "csv", *WHOLE)
 ON_ERROR = ("fail", "null", "skip")
 
 _LF, _CR = 10, 13
@@ -85,6 +86,8 @@ class Lines:
 class LineFormat(ABC):
     """The format of the lines of a file."""
 
+    kind: ClassVar[str]
+
     @property
     @abstractmethod
     def fields(self) -> t.StructType:
@@ -115,6 +118,7 @@ class TextLines(LineFormat):
 
     encoding: str
     errors: str
+    kind: ClassVar[str] = "text"
     fields: ClassVar[t.StructType] = schema_of(_TEXT_FIELDS)
 
     def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
@@ -156,7 +160,6 @@ class RecordLines(LineFormat):
 
     record: t.StructType
     on_error: str
-    kind: ClassVar[str]
 
     @property
     def fields(self) -> t.StructType:
@@ -292,7 +295,7 @@ def format_of(
     options: Mapping[str, Any] | None,
     on_decode_error: object,
     text: TextLines,
-) -> LineFormat:
+) -> LineFormat | WholeFormat:
     """Return the format for the arguments of a user.
 
     Raises:
@@ -305,14 +308,21 @@ def format_of(
         raise TopologyError(f"format={name!r} takes no options")
     if name != "text" and text != TextLines("utf-8", "strict"):
         raise TopologyError(f"format={name!r} is read as UTF-8, and takes no encoding= or errors=")
-    if name == "text" and schema is not None:
-        raise TopologyError("format='text' takes no schema: its rows have value, path and position")
-    if name != "text" and schema is None:
+    if name in WHOLE:
+        return whole_format(str(name), schema, str(on_decode_error))
+    if name == "text":
+        if schema is not None:
+            raise TopologyError("format='text' takes no schema: its rows have value, path and position")
+        return text
+    return _of_records(name, schema, str(on_decode_error), options or {})
+
+
+def _of_records(
+    name: object, schema: str | t.StructType | None, on_error: str, options: Mapping[str, Any]
+) -> RecordLines:
+    if schema is None:
         raise TopologyError(f"format={name!r} needs schema=, the fields of the records")
-    return text if schema is None else _of_records(name, schema_of(schema), str(on_decode_error), options or {})
-
-
-def _of_records(name: object, fields: t.StructType, on_error: str, options: Mapping[str, Any]) -> RecordLines:
+    fields = schema_of(schema)
     if taken := [each.name for each in (_PATH, _POSITION) if each.name in fields.names]:
         raise TopologyError(f"the schema can't have a field {taken[0]!r}: the spout adds it")
     if name == "json":

@@ -278,9 +278,8 @@ def test_shares_are_read_as_one_batch(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(files, "SMALL_BYTES", 0)
     a = write(tmp_path / "a.txt", b"a line\n" * 20)
     b = write(tmp_path / "b.txt", "größe\n".encode() * 9)
-    spout = FileSpout(tmp_path / "*")
     world, collector = World(tmp_path / "*"), ListCollector()
-    emitter = files.FileEmitter(spout._reader, 8)
+    emitter = FileSpout(tmp_path / "*").get_emitter("lines", CONF, evolve(CONTEXT, parallelism=8))
     emitter.emit_batch(TransactionAttempt(1, 0), world.define(), collector)
     assert len(collector.splits) == 8
     assert collector.rows == lines_of(a, b)
@@ -288,8 +287,8 @@ def test_shares_are_read_as_one_batch(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_batch_is_cut_for_as_many_tasks_as_run_at_once(tmp_path: Path) -> None:
     six = evolve(CONTEXT, parallelism=6)
-    assert FileSpout(tmp_path / "*").get_emitter("lines", CONF, six)._tasks == 6
-    assert FileSpout(tmp_path / "*").get_emitter("lines", CONF, CONTEXT)._tasks == 1
+    assert FileSpout(tmp_path / "*").get_emitter("lines", CONF, six).tasks == 6
+    assert FileSpout(tmp_path / "*").get_emitter("lines", CONF, CONTEXT).tasks == 1
 
 
 # --- the start, and bad input -----------------------------------------------------------------------------------------

@@ -1,0 +1,217 @@
+"""The formats of files that are read as a whole: Parquet, ORC, and the bytes themselves."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+from attrs import frozen
+from pyspark.sql import types as t
+
+from trident_py.errors import SpoutError, TopologyError
+from trident_py.rows.schema import arrow_schema, schema_of, shown
+from trident_py.spouts.files.content import check_reached
+
+CHUNK_ROWS = 65_536
+"""The rows of a batch that a task yields at once."""
+
+_PATH, _POSITION = t.StructField("_path", t.StringType()), t.StructField("_position", t.LongType())
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BINARY = schema_of("path string, modificationTime timestamp, length bigint, content binary")
+
+
+@frozen
+class Portion:
+    """A part of a file that one task reads.
+
+    Attributes:
+        number: of the row group; 0 in a file that is one part.
+        first: the number of its first row in the file.
+        size: in bytes, about.
+    """
+
+    path: str
+    number: int
+    first: int
+    size: int
+
+
+class WholeFormat(ABC):
+    """A format of files that are read as a whole."""
+
+    fields: t.StructType
+    kind: ClassVar[str]
+
+    def portions(self, path: str, check: Callable[[], None]) -> list[Portion]:
+        """Return the parts of a file.
+
+        Args:
+            path: of the file.
+            check: raises an error if the file isn't the one that was defined.
+
+        Raises:
+            SpoutError: the file can't be read.
+        """
+        check()
+        try:
+            return self._portions(path)
+        except (OSError, pa.ArrowException) as error:
+            check_reached(path, error)
+            raise unreadable(path, self.kind, error) from error
+
+    def read(self, portions: Sequence[Portion]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some parts.
+
+        Raises:
+            SpoutError: a file can't be read, or its fields don't fit.
+        """
+        for portion in portions:
+            try:
+                yield from self._rows(portion)
+            except (OSError, pa.ArrowException) as error:
+                check_reached(portion.path, error)
+                raise unreadable(f"{portion.path}, part {portion.number}", self.kind, error) from error
+
+    @abstractmethod
+    def _portions(self, path: str) -> list[Portion]: ...
+
+    @abstractmethod
+    def _rows(self, portion: Portion) -> Iterator[pa.RecordBatch]: ...
+
+
+def unreadable(place: str, kind: str, error: Exception) -> SpoutError:
+    """Return the error for a file that can't be read."""
+    return SpoutError(f"file {place!r} can't be read as {kind}: {error}; to fix this: replace it by a whole one")
+
+
+@frozen
+class ColumnFormat(WholeFormat):
+    """Files with columns.
+
+    Attributes:
+        record: the fields of a record; a file may have more fields.
+    """
+
+    record: t.StructType
+
+    @property
+    def fields(self) -> t.StructType:  # type: ignore[override]
+        """The fields of the record, then the file and the number of the row in it."""
+        return t.StructType([*self.record.fields, _PATH, _POSITION])
+
+    def _rows(self, portion: Portion) -> Iterator[pa.RecordBatch]:
+        position = portion.first
+        for found in self._tables(portion):
+            columns = [self._column(found, each, portion) for each in arrow_schema(self.record)]
+            for batch in pa.Table.from_arrays(columns, schema=arrow_schema(self.record)).to_batches(CHUNK_ROWS):
+                places = pa.array(np.arange(position, position + batch.num_rows))
+                paths = pa.repeat(portion.path, batch.num_rows)
+                yield pa.RecordBatch.from_arrays([*batch.columns, paths, places], schema=arrow_schema(self.fields))
+                position += batch.num_rows
+
+    def _column(self, found: pa.Table, field: pa.Field, portion: Portion) -> pa.ChunkedArray:
+        column = found.column(field.name)
+        try:
+            return column.cast(field.type)
+        except pa.ArrowException as error:
+            raise SpoutError(
+                f"file {portion.path!r}, part {portion.number}: the field {field.name!r} is {column.type}, not "
+                f"{field.type}: {error}; to fix this: give FileSpout a schema that fits"
+            ) from error
+
+    def _check_names(self, path: str, names: Sequence[str]) -> None:
+        if missing := [name for name in self.record.names if name not in names]:
+            raise SpoutError(
+                f"file {path!r} has no field {missing[0]!r}; it has {', '.join(names)}; to fix this: give FileSpout a "
+                f"schema that fits, or leave the file out of the pattern"
+            )
+
+    @abstractmethod
+    def _tables(self, portion: Portion) -> Iterator[pa.Table]:
+        """Yield the rows of a part, with the fields of the record."""
+
+
+@frozen
+class ParquetFiles(ColumnFormat):
+    """Parquet files; a part is a row group."""
+
+    kind: ClassVar[str] = "parquet"
+
+    def _portions(self, path: str) -> list[Portion]:
+        with pq.ParquetFile(path) as file:
+            self._check_names(path, file.schema_arrow.names)
+            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+        first, found = 0, []
+        for number, group in enumerate(groups):
+            found.append(Portion(path, number, first, group.total_byte_size))
+            first += group.num_rows
+        return found
+
+    def _tables(self, portion: Portion) -> Iterator[pa.Table]:
+        with pq.ParquetFile(portion.path) as file:
+            yield file.read_row_group(portion.number, columns=self.record.names, use_threads=False)
+
+
+@frozen
+class OrcFiles(ColumnFormat):
+    """ORC files; one task reads a file, as only its rows tell how many a stripe has."""
+
+    kind: ClassVar[str] = "orc"
+
+    def _portions(self, path: str) -> list[Portion]:
+        self._check_names(path, po.ORCFile(path).schema.names)
+        return [Portion(path, 0, 0, os.path.getsize(path))]
+
+    def _tables(self, portion: Portion) -> Iterator[pa.Table]:
+        file = po.ORCFile(portion.path)
+        for number in range(file.nstripes):
+            yield pa.Table.from_batches([file.read_stripe(number, columns=self.record.names)])
+
+
+@frozen
+class BinaryFiles(WholeFormat):
+    """Files of any kind: each is a row, with the fields of Spark's ``binaryFile``."""
+
+    kind: ClassVar[str] = "binary"
+    fields: ClassVar[t.StructType] = _BINARY  # type: ignore[misc]
+
+    def _portions(self, path: str) -> list[Portion]:
+        return [Portion(path, 0, 0, os.path.getsize(path))]
+
+    def _rows(self, portion: Portion) -> Iterator[pa.RecordBatch]:
+        with open(portion.path, "rb") as file:
+            content, status = file.read(), os.fstat(file.fileno())
+        at = _EPOCH + timedelta(microseconds=status.st_mtime_ns // 1000)
+        row = {"path": portion.path, "modificationTime": at, "length": len(content), "content": content}
+        yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(_BINARY))
+
+
+_COLUMNS: Mapping[str, Callable[[t.StructType], ColumnFormat]] = {"parquet": ParquetFiles, "orc": OrcFiles}
+WHOLE = (*_COLUMNS, "binary")
+
+
+def whole_format(name: str, schema: str | t.StructType | None, on_decode_error: str) -> WholeFormat:
+    """Return the format for the arguments of a user.
+
+    Raises:
+        TopologyError: an argument can't work.
+    """
+    if on_decode_error != "fail":
+        raise TopologyError(f"format={name!r} takes no on_decode_error: it has no lines")
+    if name == "binary":
+        if schema is not None:
+            raise TopologyError(f"format='binary' takes no schema: its rows have {', '.join(_BINARY.names)}")
+        return BinaryFiles()
+    if schema is None:
+        raise TopologyError(f"format={name!r} needs schema=, the fields to read")
+    fields = schema_of(schema)
+    if taken := [each.name for each in (_PATH, _POSITION) if each.name in fields.names]:
+        raise TopologyError(f"the schema can't have a field {shown(taken[0])}: the spout adds it")
+    return _COLUMNS[name](fields)
