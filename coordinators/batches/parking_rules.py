@@ -160,10 +160,10 @@ class ParkingRules:
         """Return why a release, which would perhaps lose late rows, is refused; empty: it isn't."""
         if wish.late or wish.action not in RELEASING or not self.settings.drops_late:
             return ""
-        windows = " and ".join(map(repr, sorted(self.settings.drops_late)))
+        names = " and ".join(map(repr, sorted(self.settings.drops_late)))
         return (
-            f"rows that are late by now would be lost, as nothing reads late_rows() of {windows}: start the "
-            f"topology with a stream that reads them, or accept that, by --late (late=True)"
+            f"rows that are late by now would be lost, as nothing reads late_rows() of {names}: start the topology "
+            f"with a stream that reads them, or accept that, by --late (late=True)"
         )
 
     def _refused_skip(self, wish: Wish) -> str:

@@ -26,9 +26,10 @@ class LeadershipSettings:
             rows are stored.
         parks_poison: whether a transaction that has failed too often is parked; otherwise the topology ends.
         lettered: the branches whose bad rows the topology keeps as dead letters.
-        windows: the outputs that are windows: no transaction is parked by policy because one of them fails.
-        drops_late: the windows by event time without a reader of their late rows. A release may have such rows, so it
-            is refused, unless the operator accepts the loss.
+        windows: the outputs that are windows, joins over time or functions with timers: no transaction is parked by
+            policy because one of them fails.
+        drops_late: those of them, by event time, without a reader of their late rows. A release may have such rows, so
+            it is refused, unless the operator accepts the loss.
         park_max: how many transactions may be parked before the next poisoned one ends the topology.
     """
 

@@ -27,20 +27,19 @@ from trident_py.worker.counters import working_for
 
 
 class Output(Operation):
-    """A state, a sink, a window or a join over time.
+    """A state or a sink; also a window, a join over time or a function with timers.
 
     Attributes:
         name: its durable name.
         kind: its kind in the record.
         fixed: the facts of its `identity` that the stored data depends on.
         details: facts that may change from one start to the next, by name.
+        waits: whether what a transaction emits may follow from rows of earlier ones, or from the time alone.
     """
 
     kind: ClassVar[str]
     changes_states: ClassVar[bool] = True
-
     waits: ClassVar[bool] = False
-    """Whether it keeps rows until later transactions: a window, or a join over time."""
 
     passes_rows: ClassVar[bool] = False
     """Whether it receives the rows of a transaction just as its stream has them, if small transactions share a job."""

@@ -16,10 +16,11 @@ from trident_py.graph.aggregation import AggregateCall, Aggregation, aggregate_c
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import RowFlow
 from trident_py.operations.builtin import Max, NativeAggregator
+from trident_py.rows.moments import micros_of
 from trident_py.rows.row import Row
 from trident_py.rows.schema import append, select
 from trident_py.spark.frames import column
-from trident_py.windows.windows import DurationWindow, micros_of
+from trident_py.windows.windows import DurationWindow
 from trident_py.worker.pipeline import Step, Values
 
 PANE, VALUE, NEWEST = "_window_pane", "_window_value", "_window_newest"

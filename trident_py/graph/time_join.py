@@ -13,72 +13,42 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
+from coordinators.values.transaction_time import MILLIS
 from trident_py.errors import TopologyError
-from trident_py.graph.event_time import (
-    MAX_AHEAD,
-    VALUES,
-    TimedOutput,
-    check_timestamp,
-    duration_micros,
-    reads_late,
-    watermark_details,
-    watermark_rules,
-)
+from trident_py.graph.event_time import MAX_AHEAD, EventTime, duration_micros, watermark_rules
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Operation, RowFlow
 from trident_py.graph.joining import Chained, Join, Side
-from trident_py.graph.output import OutputPlace, described_state
-from trident_py.graph.window_updaters import WindowUpdater, in_millis, moment
-from trident_py.graph.windowing import WindowParticipant
+from trident_py.graph.timed_state import TimedState, TimedUpdater, check_fenced, check_keeps
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.identity import class_names
-from trident_py.interfaces.states import RemovableMapState, StateFactory, StateKind
-from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import Participant
+from trident_py.interfaces.states import RemovableMapState, StateFactory
+from trident_py.rows.moments import in_millis, micros_of, moment
 from trident_py.rows.row import Row
 from trident_py.rows.schema import (
     append,
     arrow_schema,
     arrow_type,
-    check_comparable,
     fields_text,
     names_of,
     nullable,
     schema_of,
-    select,
     shown,
 )
 from trident_py.spark.frames import column
 from trident_py.states.keys import encode_keys
-from trident_py.states.shards import made
 from trident_py.windows.event_store import TimedRow
 from trident_py.windows.join_keys import JoinSide
 from trident_py.windows.join_store import NO_KEY, TimeJoin
-from trident_py.windows.watermark import Watermark
 from trident_py.windows.window_store import KEYS
-from trident_py.windows.windows import MICROS, micros_of
+from trident_py.windows.windows import MICROS
 
 T = TypeVar("T")
 
-LATE = schema_of("late_side string, late_reason string, late_watermark timestamp")
-"""The last fields of late rows: ``left`` or ``right``, the reason, and the watermark that the row was compared with."""
-
 _SIDES = ("left", "right")
 
-
-@frozen(kw_only=True)
-class SideTime:
-    """The event time of one side.
-
-    Attributes:
-        timestamp: the field with the time of a row.
-        by: the fields whose values name the partition of a row; empty: all rows are one partition.
-        rules: how the watermark follows from the rows.
-    """
-
-    timestamp: str
-    by: tuple[str, ...]
-    rules: Watermark
+_LATE_SIDE = schema_of("late_side string")
+"""A field of late rows: the side of the row."""
 
 
 @frozen(kw_only=True)
@@ -93,7 +63,7 @@ class JoinTimeArguments:
     max_ahead: Any = MAX_AHEAD
     store: Any = None
 
-    def checked(self) -> tuple[int, tuple[SideTime, SideTime]] | None:
+    def checked(self) -> tuple[int, tuple[EventTime, EventTime]] | None:
         """Return the greatest difference in microseconds, and the time of each side; None for a join within a batch.
 
         Raises:
@@ -116,7 +86,7 @@ class JoinTimeArguments:
         delays, bys = _both("watermark", self.watermark), _both("by", self.by)
         idles, aheads = _both("idle", self.idle), _both("max_ahead", self.max_ahead)
         left, right = (
-            SideTime(timestamp=timestamp, by=names_of(by or ()), rules=watermark_rules(delay, idle, ahead))
+            EventTime(timestamp=timestamp, by=names_of(by or ()), rules=watermark_rules(delay, idle, ahead))
             for timestamp, by, delay, idle, ahead in zip(self.timestamps, bys, delays, idles, aheads, strict=True)
         )
         return within, (left, right)
@@ -190,38 +160,23 @@ class _Tagged:
 
 
 @frozen(kw_only=True)
-class JoinState(TimedOutput):
+class JoinState(TimedState):
     """A join over time: the state that keeps the rows of both sides; its new values are what is joined.
 
     Attributes:
-        name: its durable name.
-        factory: makes the state.
         join: the keys and the fields of the result.
         within: by how much the times of two joined rows may differ, in microseconds.
-        times: the event time of each side.
     """
 
-    title: str
-    name: str
-    factory: StateFactory
     join: Join
     within: int
-    times: tuple[SideTime, SideTime]
 
     kind: ClassVar[str] = "join"
-    waits: ClassVar[bool] = True
-    is_repeatable: ClassVar[bool] = False  # as for windows
 
     @property
     def fixed(self) -> frozenset[str]:
         """The facts that the stored rows depend on."""
         return frozenset({"join", "left", "right", "keys", "timestamps", "by"})
-
-    @property
-    def details(self) -> dict[str, Json]:
-        left, right = (watermark_details(each.rules) for each in self.times)
-        both = {name: left[name] if left[name] == right[name] else f"{left[name]} and {right[name]}" for name in left}
-        return {**self.factory.details(), **both}
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Return the fields of both sides, how they are joined, and the facts of the factory."""
@@ -238,60 +193,23 @@ class JoinState(TimedOutput):
         }
         return {"kind": class_names(self.factory), **of, **self.factory.identity()}
 
-    def described(self) -> str:
-        left, right = self.times
-        told = ", ".join(f"{name} {value}" for name, value in self.details.items() if value != "none")
-        fields = f"{left.timestamp!r} and {right.timestamp!r}"
-        return f"{described_state(self.factory, self.title)}, by event time {fields}: {told}"
-
-    def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
-        downstream, following = place.downstream(context)
-        origins = place.new_values.origins if place.new_values else ()
-        return WindowParticipant(
-            name=self.name,
-            kind=self.kind,
-            state=made(self.typed(place.source), context.config, context.metrics),
-            updater=self.updater(place.source),
-            inputs=place.fields.names,
-            outputs=VALUES,
-            metrics=context.metrics,
-            drops_late=not reads_late(origins),
-            downstream=downstream,
-            downstream_outputs=following,
-        )
-
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """Return the fields of the join."""
         sides = _sides_of(inputs[0])
         for name, side, time in zip(_SIDES, sides, self.times, strict=True):
-            check_timestamp(side, time.timestamp, f"timestamps= of the {name} side", "the join")
-            check_comparable(select(side, time.by))
+            time.check(side, f"timestamps= of the {name} side")
         result = self.join.output(sides)
         self.typed(inputs[0])
         return result
 
-    def build(self, inputs: Sequence[Flow], batch_id: TransactionAttempt | None) -> Flow:
-        return inputs[0]
-
-    def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
-        return inputs[0]
-
-    def fields(self, source: StructType) -> StructType:
-        return source
-
     def late_fields(self, source: StructType) -> StructType:
-        return append(StructType(nullable(self.output([source]))), LATE)
+        """Return the fields of the join, then the side, the reason and the watermark of that side."""
+        return super().late_fields(append(StructType(nullable(self.output([source]))), _LATE_SIDE))
 
     def typed(self, source: StructType) -> StateFactory:
-        """Return the factory with the types of the stored data.
-
-        Raises:
-            StateError: the state can't hold such data.
-        """
         return self.factory.for_fields(KEYS, self.join_of(source).value)
 
     def updater(self, source: StructType) -> JoinUpdater:
-        """Return the updater that feeds the state."""
         left, right = _sides_of(source)
         return JoinUpdater(join=self.join_of(source), result=JoinedFields.of(self.join, left, right))
 
@@ -365,7 +283,7 @@ def _rest(schema: StructType, side: Side) -> tuple[int, ...]:
 
 
 @frozen(kw_only=True)
-class JoinUpdater(WindowUpdater):
+class JoinUpdater(TimedUpdater):
     """Updates a join over time. It emits pairs: whether a row is late, and the row of that stream."""
 
     join: TimeJoin
@@ -376,7 +294,7 @@ class JoinUpdater(WindowUpdater):
     ) -> None:
         rows = [[row[1 + number] for row in tuples if row[0] == number] for number in (0, 1)]
         timed = [_timed(side, given) for side, given in zip(self.join.sides, rows, strict=True)]
-        fed = self.join.feed(state, timed, time * (MICROS // 1000))
+        fed = self.join.feed(state, timed, time * (MICROS // MILLIS))
         for number, refused in enumerate(fed.refused):
             passed = fed.watermarks[number]
             watermark = None if passed is None else moment(passed)
@@ -406,11 +324,11 @@ def _timed(side: JoinSide, rows: Sequence[Row]) -> list[TimedRow]:
     ]
 
 
-def join_state(join: Join, name: str, factory: StateFactory, times: tuple[int, tuple[SideTime, SideTime]]) -> JoinState:
+def join_state(
+    join: Join, name: str, factory: StateFactory, times: tuple[int, tuple[EventTime, EventTime]]
+) -> JoinState:
     """Make a join over time, after the checks that need no knowledge of the inputs."""
-    if factory.kind is not StateKind.FENCED:
-        raise TopologyError(f"a join over time needs a fenced state, as SQLiteState, and {factory!r} is none")
-    if factory.ttl:
-        raise TopologyError(f"{factory!r} forgets what is stored after {factory.ttl}; a join over time needs it")
+    check_fenced(factory, "a join over time")
+    check_keeps(factory, "joins over time")
     within, sides = times
     return JoinState(title=join.title, name=name, factory=factory, join=join, within=within, times=sides)

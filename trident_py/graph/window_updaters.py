@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime, timedelta
 from decimal import localcontext
 from itertools import chain
 from typing import Any
@@ -15,20 +14,19 @@ from attrs import frozen
 from coordinators.values.transaction_time import MILLIS
 from trident_py.graph.aggregation import AggregateCall
 from trident_py.graph.panes import NEWEST, PANE, VALUE, PaneAggregation
+from trident_py.graph.timed_state import TimedUpdater
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
 from trident_py.interfaces.states import RemovableMapState
+from trident_py.rows.moments import in_millis, micros_of, moment
 from trident_py.rows.row import Row, row_class
 from trident_py.states.keys import UNGROUPED, encode_key, encode_keys
 from trident_py.windows.event_store import EventWindows, TimedRow
 from trident_py.windows.window_store import WindowRows
-from trident_py.windows.windows import EPOCH, MICROS, DurationWindow, SessionWindow, micros_of
+from trident_py.windows.windows import MICROS
 from trident_py.worker.accumulators import Accumulator, MergingAccumulator
 from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import Values, prepared
-
-_YEAR_1, _YEAR_9999 = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
-_FIRST_MICROS, _LAST_MICROS = map(micros_of, (_YEAR_1, _YEAR_9999))
 
 
 @frozen(kw_only=True)
@@ -86,29 +84,7 @@ class WindowAggregation:
 
 
 @frozen(kw_only=True)
-class WindowUpdater(ABC):
-    """Adds the rows of a batch to a state of windows, and emits what follows from it."""
-
-    @abstractmethod
-    def feed(
-        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
-    ) -> None:
-        """Feed the rows of a batch (maybe none), at the time of its transaction, in milliseconds since 1970."""
-
-    @abstractmethod
-    def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
-        """Return the transaction time, in milliseconds since 1970, at which the next window fires without more rows.
-
-        None if no window fires by time.
-        """
-
-    def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
-        """Return each watermark, in seconds since 1970, by the name of its metric; none before the first row."""
-        return {}
-
-
-@frozen(kw_only=True)
-class ArrivalUpdater(WindowUpdater):
+class ArrivalUpdater(TimedUpdater):
     """Updates windows by count, and by the time of transactions.
 
     Windows by time fire for all keys at once. So they are stored as one window, and split by key when they fire: a key
@@ -143,7 +119,7 @@ class ArrivalUpdater(WindowUpdater):
 
 
 @frozen(kw_only=True)
-class EventUpdater(WindowUpdater):
+class EventUpdater(TimedUpdater):
     """Updates windows by event time. It emits pairs: whether a row is late, and the row of that stream.
 
     Attributes:
@@ -152,7 +128,7 @@ class EventUpdater(WindowUpdater):
     """
 
     aggregation: WindowAggregation
-    rows: EventWindows[DurationWindow] | EventWindows[SessionWindow]
+    rows: EventWindows[Any]
     timed: Callable[[Sequence[Row]], list[TimedRow]]
 
     def feed(
@@ -267,13 +243,3 @@ class PaneValues(TimedRows):
 
     def stored(self, row: Row) -> Values:
         return (*(row[name] for name in self.keys), row[VALUE])
-
-
-def moment(micros: int) -> datetime:
-    """Return a time in microseconds since the epoch as a datetime, or the nearest one that there is."""
-    return EPOCH + timedelta(microseconds=min(max(micros, _FIRST_MICROS), _LAST_MICROS))
-
-
-def in_millis(micros: int | None) -> int | None:
-    """Return a time in milliseconds since the epoch, rounded up."""
-    return None if micros is None else -(-micros // (MICROS // MILLIS))

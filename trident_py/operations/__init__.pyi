@@ -1,3 +1,6 @@
+from trident_py.interfaces.keyed import KeyedFunction as KeyedFunction
+from trident_py.interfaces.keyed import KeyState as KeyState
+from trident_py.interfaces.keyed import Timers as Timers
 from trident_py.interfaces.operations import Aggregator as Aggregator
 from trident_py.interfaces.operations import Assembly as Assembly
 from trident_py.interfaces.operations import CombinerAggregator as CombinerAggregator

@@ -78,10 +78,10 @@ def diagram(graph: Graph) -> list[dict[str, Json]]:
     """Return the nodes of ``graph``, each after its inputs.
 
     Each node has ``id``, ``title`` (the user's call) and ``kind`` (``spout``, ``operation``, ``state``, ``sink``,
-    ``window``, ``join``, ``static`` or ``request``). It has ``name`` (of a spout, state, sink or function, or empty)
-    and ``label`` (of the stream, or None). It also has ``phase``, ``engine``, ``fields`` (empty if only Spark knows
-    them) and ``inputs`` (ids). A spout has ``replay``; a state or sink ``promise``, ``reason`` and ``described``; a
-    query of a state ``asks``, its name.
+    ``window``, ``join``, ``process``, ``static`` or ``request``). It has ``name`` (of a spout, state, sink or function,
+    or empty) and ``label`` (of the stream, or None). It also has ``phase``, ``engine``, ``fields`` (empty if only Spark
+    knows them) and ``inputs`` (ids). A spout has ``replay``; a state or sink ``promise``, ``reason`` and ``described``;
+    a query of a state ``asks``, its name.
     """
     ids = {node: number for number, node in enumerate(graph.nodes)}
     return [_facts(node, ids) for node in graph.nodes]

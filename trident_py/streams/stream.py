@@ -16,9 +16,10 @@ from pyspark.sql.types import StructField, StructType
 from trident_py.errors import TopologyError
 from trident_py.graph.aggregation import AnyAggregator, Scope, aggregation
 from trident_py.graph.bad_rows import bad_rows_of
-from trident_py.graph.event_time import EventTimeArguments, FiredWindows, late_rows
+from trident_py.graph.event_time import EventTime, EventTimeArguments
 from trident_py.graph.graph import Graph, Node
 from trident_py.graph.joining import Join
+from trident_py.graph.keyed import keyed_state
 from trident_py.graph.min_by import BestRow, ExtremeRow, compared_fields
 from trident_py.graph.naming import default_name, state_name
 from trident_py.graph.outputs import (
@@ -32,9 +33,11 @@ from trident_py.graph.outputs import (
 )
 from trident_py.graph.partitioning import parallelism_hint
 from trident_py.graph.queries import StateQuery
-from trident_py.graph.time_join import Sides, SideTime, join_state
+from trident_py.graph.time_join import Sides, join_state
+from trident_py.graph.timed_state import TimedResults, TimedState, late_rows
 from trident_py.graph.windowing import window_state
 from trident_py.graph.writing import check_writing
+from trident_py.interfaces.keyed import KeyedFunction
 from trident_py.interfaces.operations import Aggregator, Assembly, CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.states import QueryFunction, StateFactory, StateUpdater
@@ -203,10 +206,11 @@ class Stream(RowStream):
         return self._window(keys, False, window, in_fields, aggregator, out_schema, store, given)
 
     def late_rows(self) -> Stream:
-        """Return the rows that are in no window; call it on the stream of a window with ``timestamp=``.
+        """Return the late rows; call it on the stream of a window or function with ``timestamp=``.
 
-        They have the fields before the window, then ``late_reason`` and ``late_watermark``. The reason is ``late``,
-        ``too far ahead`` or ``no timestamp``. Each row comes in its own transaction, as the window's results do.
+        No window has them, and no function receives them. They have the fields before it, then ``late_reason`` and
+        ``late_watermark``. The reason is ``late``, ``too far ahead`` or ``no timestamp``. Each row comes in its own
+        transaction, as the results do.
 
         Call it on the stream of a join with ``within=`` for the rows that are not joined. They have the fields of the
         join, with nulls for the other side, then ``late_side``, which is ``left`` or ``right``, and the other two.
@@ -336,16 +340,23 @@ class Stream(RowStream):
         event_time: EventTimeArguments,
     ) -> Stream:
         with self._declaring("window", window, aggregator, *keys) as title:
-            if store is not None:
-                check_unshared(self._graph, store)
-            name = state_name(self._graph, self._node, self._label, "window", store)
-            factory = store or LocalWindows(self._graph.topology, name)
+            name, factory = _state(self._graph, self._node, self._label, "window", store)
             operation = window_state(
                 title, name, factory, window, keys, emits_keys, in_fields, aggregator, out_schema, event_time
             )
-            state = self._graph.add(operation, self._node, label=self._label)
-            fired = (FiredWindows if operation.event_time else NewValues)("windows that fire")
-            return Stream(self._graph, self._graph.add(fired, state))
+            return _results(self._graph, self._node, self._label, operation, "windows that fire")
+
+    def _process(
+        self,
+        keys: tuple[str, ...],
+        function: KeyedFunction,
+        store: StateFactory | None,
+        event_time: EventTimeArguments,
+    ) -> Stream:
+        with self._declaring("process", function, *keys) as title:
+            name, factory = _state(self._graph, self._node, self._label, "process", store)
+            operation = keyed_state(title, name, factory, function, keys, event_time)
+            return _results(self._graph, self._node, self._label, operation, "results of the function")
 
     # --- helpers ------------------------------------------------------------------------------------------------------
 
@@ -431,6 +442,29 @@ class GroupedStream:
         given = EventTimeArguments(**event_time)
         return self._stream._window(self.group_fields, True, window, in_fields, aggregator, out_schema, store, given)
 
+    def process(
+        self, function: KeyedFunction, *, store: StateFactory | None = None, **event_time: Unpack[EventTimeOptions]
+    ) -> Stream:
+        """Call a function with the rows of each group, a value and timers of the group; return its results.
+
+        The values and timers are a state: batches are added in order, in the commit phase, under the transaction's
+        token. So each row counts once, and each timer fires in one transaction. The operations that follow belong to
+        that transaction; see `TridentState.new_values_stream`.
+
+        In each transaction the rows come first, by groups in the order of their first rows. Then the timers whose times
+        have come fire, in the order of times, and of keys among equal times. A timer fires in the first transaction
+        whose time is its time or later. If no rows come, this is a transaction without rows. With ``timestamp=``, it
+        fires in the transaction that moves the watermark to its time, and late rows go to `Stream.late_rows`.
+
+        Args:
+            function: it runs in the driver's process, and receives all fields of the rows.
+            store: the store of the values and timers, for this function only: a fenced state such as `PostgresState`.
+                None: a SQLite database in the ``state_dir``, under the name of the stream; set that with `name`.
+            **event_time: ``timestamp``, ``watermark``, ``idle``, ``by`` and ``max_ahead``, see `EventTimeOptions`.
+                Without them, timers go by the times of transactions.
+        """
+        return self._stream._process(self.group_fields, function, store, EventTimeArguments(**event_time))
+
 
 @frozen
 class TridentState:
@@ -474,19 +508,31 @@ class TridentState:
 def joined_over_time(
     streams: tuple[Stream, Stream],
     join: Join,
-    times: tuple[int, tuple[SideTime, SideTime]],
+    times: tuple[int, tuple[EventTime, EventTime]],
     store: StateFactory | None,
 ) -> Stream:
     """Declare a join over time of two streams of one topology; for `TridentTopology.join`."""
     graph = streams[0]._graph
-    if store is not None:
-        check_unshared(graph, store)
     label = "-".join(dict.fromkeys(each._label for each in streams if each._label)) or None
     sides = graph.add(Sides("left and right"), *(each._node for each in streams))
-    name = state_name(graph, sides, label, "join", store)
-    operation = join_state(join, name, store or LocalWindows(graph.topology, name), times)
-    state = graph.add(operation, sides, label=label)
-    return Stream(graph, graph.add(FiredWindows("joined rows"), state))
+    name, factory = _state(graph, sides, label, "join", store)
+    return _results(graph, sides, label, join_state(join, name, factory, times), "joined rows")
+
+
+def _state(
+    graph: Graph, source: Node, label: str | None, kind: str, store: StateFactory | None
+) -> tuple[str, StateFactory]:
+    """Return the name and the factory of a state that waits for a time."""
+    if store is not None:
+        check_unshared(graph, store)
+    name = state_name(graph, source, label, kind, store)
+    return name, store or LocalWindows(graph.topology, name)
+
+
+def _results(graph: Graph, source: Node, label: str | None, operation: TimedState, title: str) -> Stream:
+    """Add a state that waits for a time, and return the stream of its results."""
+    state = graph.add(operation, source, label=label)
+    return Stream(graph, graph.add((TimedResults if operation.times else NewValues)(title), state))
 
 
 def _plain(field: StructField, among: StructType) -> StructField:

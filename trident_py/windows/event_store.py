@@ -57,6 +57,41 @@ class TimedRow:
     values: Sequence[Any]
 
 
+@frozen(kw_only=True)
+class Judged:
+    """The rows of a transaction, by whether they are late.
+
+    Attributes:
+        accepted: the rows that aren't.
+        refused: the position and the reason of each other row.
+        progress: the watermark's progress at the end of the transaction.
+    """
+
+    accepted: Sequence[TimedRow]
+    refused: Sequence[tuple[int, Refusal]]
+    progress: WatermarkProgress
+
+
+def judge(
+    rules: Watermark, before: WatermarkProgress, rows: Sequence[TimedRow], now: int, late_before: int | None
+) -> Judged:
+    """Find the rows that are late, and let the others, and they, move the watermark.
+
+    Args:
+        rules: how the watermark follows from the rows.
+        before: its progress at the end of the previous transaction.
+        rows: the rows of the transaction.
+        now: the time of the transaction.
+        late_before: rows before this time are late.
+    """
+    judged = [(row, rules.refusal(row.at, now, late_before)) for row in rows]
+    return Judged(
+        accepted=[row for row, why in judged if why is None],
+        refused=[(number, why) for number, (_, why) in enumerate(judged) if why is not None],
+        progress=rules.advance(before, now, _newest(judged, now + rules.max_ahead)),
+    )
+
+
 @frozen
 class FiredWindow:
     """A window that fires, with its rows in the order of their times. Rows of one time are in the order they came in.
@@ -118,12 +153,11 @@ class EventWindows(ABC, Generic[W]):
         """
         head = self._head(state)
         late_before = self._bound(head.progress.watermark)
-        judged = [(row, self.rules.refusal(row.at, now, late_before)) for row in rows]
-        progress = self.rules.advance(head.progress, now, newest_times(judged, now + self.rules.max_ahead))
+        judged = judge(self.rules, head.progress, rows, now, late_before)
         return Fed(
-            refused=[(number, why) for number, (_, why) in enumerate(judged) if why is not None],
+            refused=judged.refused,
             watermark=head.progress.watermark,
-            fired=self._fire(state, head, progress, [row for row, why in judged if why is None]),
+            fired=self._fire(state, head, judged.progress, judged.accepted),
         )
 
     def next_firing_at(self, state: RemovableMapState[bytes]) -> int | None:
@@ -276,7 +310,7 @@ class PartialEventWindows(DurationEventWindows):
         return list(chain.from_iterable(map(rows_of, batches)))
 
 
-def newest_times(judged: Sequence[tuple[TimedRow, Refusal | None]], most: int) -> dict[str, int]:
+def _newest(judged: Sequence[tuple[TimedRow, Refusal | None]], most: int) -> dict[str, int]:
     """Return the greatest time of each partition, of rows that move the watermark, and not after ``most``."""
     newest: dict[str, int] = {}
     for row, why in judged:

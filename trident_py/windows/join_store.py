@@ -21,7 +21,7 @@ from pyspark.sql.types import StructField
 from trident_py.interfaces.states import RemovableMapState, StateFactory
 from trident_py.windows.bins import Bins
 from trident_py.windows.due_keys import FIELDS, DueKeys, Span
-from trident_py.windows.event_store import TimedRow, newest_times, progress_line, progress_of
+from trident_py.windows.event_store import TimedRow, judge, progress_line, progress_of
 from trident_py.windows.join_keys import JoinedKeys, JoinSide, NewRows, Partners
 from trident_py.windows.watermark import Refusal, WatermarkProgress
 from trident_py.windows.window_store import value_field
@@ -123,15 +123,15 @@ class TimeJoin:
             now: the time of the transaction in microseconds since the epoch.
         """
         head = self._head(state)
-        judged, progress = [], []
-        for side, before, given in zip(self.sides, head.progress, rows, strict=True):
-            judged.append([(row, side.rules.refusal(row.at, now, before.watermark)) for row in given])
-            progress.append(side.rules.advance(before, now, newest_times(judged[-1], now + side.rules.max_ahead)))
-        accepted = [[row for row, why in each if why is None] for each in judged]
+        judged = [
+            judge(side.rules, before, given, now, before.watermark)
+            for side, before, given in zip(self.sides, head.progress, rows, strict=True)
+        ]
+        progress, accepted = tuple(each.progress for each in judged), [each.accepted for each in judged]
         return JoinFed(
-            refused=tuple([(place, why) for place, (_, why) in enumerate(each) if why] for each in judged),
+            refused=tuple(each.refused for each in judged),
             watermarks=tuple(each.watermark for each in head.progress),
-            joined=self._joined(state, head, tuple(progress), accepted),
+            joined=self._joined(state, head, progress, accepted),
         )
 
     def next_due_at(self, state: RemovableMapState[bytes]) -> int | None:

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TypedDict
 
 from attrs import Attribute, field, frozen
@@ -20,14 +20,8 @@ from trident_py.errors import TopologyError
 MICROS = 1_000_000
 """Microseconds in a second. Times are ints, in microseconds since the epoch."""
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _SHORTEST_SECONDS = 0.001
-
-
-def micros_of(moment: datetime) -> int:
-    """Return a moment in microseconds since the epoch."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 @frozen

@@ -1,13 +1,17 @@
-"""Windows by event time and joins over time in the stores of servers: the fold over all rows, over crashes, replays."""
+"""Event time in the stores of servers: windows, joins and functions are folds over all rows, over crashes, replays."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.trident_py.graph import keyed_model, test_keyed_updater
+from tests.unit.trident_py.graph.keyed_model import Script
+from tests.unit.trident_py.graph.test_keyed_updater import keyed
 from tests.unit.trident_py.windows import test_join_store as joins
 from tests.unit.trident_py.windows.driven import TOPOLOGY, driven
 from tests.unit.trident_py.windows.test_event_store import SCHEMA, START, History, by_event_time
@@ -47,6 +51,35 @@ def test_windows_by_event_time_are_the_same_in_every_store(
             history.check(driver.now, rows, driver.commit(rows, attempt=1, again=again))
         history.check_whole()
         assert len(history.fired) > 20
+
+
+@pytest.mark.parametrize("watermark", [None, 2], ids=["transactions", "events"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in STORES])
+def test_functions_with_timers_are_the_same_in_every_store(
+    name: str, watermark: float | None, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    operation = keyed(Script(), watermark=watermark, factory=STORES[name](request.getfixturevalue(name)))
+    dice = random.Random(40)
+    with driven(operation, keyed_model.SCHEMA, tmp_path) as driver:
+        history = test_keyed_updater.History(driver)
+        for second in range(0, 40, 2):
+            driver.now = START + second
+            given, other = (
+                test_keyed_updater.rows_of(
+                    (dice.choice("abc"), dice.randrange(7), dice.randrange(10), second - dice.randrange(6))
+                    for _ in range(3)
+                )
+                for _ in range(2)
+            )
+            again = second % 3 == 0
+            if again:
+                driver.commit(other)
+            if second % 9 == 0:
+                driver.epoch += 1
+                driver.state.close()
+                driver.state.recover(TOPOLOGY, driver.epoch)
+            history.check(driver.now, given, driver.commit(given, attempt=1, again=again))
+        assert len([row for row in history.results if row[1] == "timer"]) > 5
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=getattr(pytest.mark, name)) for name in STORES])

@@ -49,12 +49,12 @@ def check(spark: SparkSession, directory: Path, given: Sequence[tuple[Any, ...]]
     assert {n for _, n, at in given if at is None} < numbers, "some are late too"
     assert len(numbers) < len(given) / 3
     kept = spark.createDataFrame([row for row in given if row[1] not in numbers], SCHEMA)
-    assert {(device, total, *(_text(at) for at in span)) for device, total, *span in fired(directory, name)} == answer(
-        kept, SPANS[name]()
-    )
+    assert {
+        (device, total, *(text_of(at) for at in span)) for device, total, *span in fired(directory, name)
+    } == answer(kept, SPANS[name]())
 
 
-def _text(at: str) -> str:
+def text_of(at: str) -> str:
     return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M:%S.%f}"
 
 

@@ -20,7 +20,7 @@ from trident_py.errors import FailedException, StateError
 from trident_py.graph.graph import Graph
 from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
-from trident_py.graph.windowing import WindowParticipant
+from trident_py.graph.timed_state import TimedParticipant
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.spouts import ITridentSpout, Replay
 from trident_py.interfaces.states import State
@@ -202,7 +202,7 @@ def gives_again(spout: ITridentSpout[Any]) -> bool:
 
 
 def _with_windows(plan: Plan, participants: Sequence[Participant]) -> Iterator[str]:
-    """Yield the names of windows, and of outputs with a window behind their new values."""
+    """Yield the names of outputs that wait for a time, and of those with one behind their new values."""
     outputs = [output for node in plan.graph.nodes if (output := output_of(node))]
     windows = {output.name for output in outputs if output.waits}
     for participant in everything(participants):
@@ -211,8 +211,8 @@ def _with_windows(plan: Plan, participants: Sequence[Participant]) -> Iterator[s
 
 
 def _dropping_late(participants: Sequence[Participant]) -> Iterator[str]:
-    """Yield the names of windows by event time without a reader of their late rows."""
-    return (each.name for each in everything(participants) if isinstance(each, WindowParticipant) and each.drops_late)
+    """Yield the names of outputs by event time without a reader of their late rows."""
+    return (each.name for each in everything(participants) if isinstance(each, TimedParticipant) and each.drops_late)
 
 
 def _take_groups(participants: Sequence[Participant]) -> bool:

@@ -18,7 +18,7 @@ const WIDTH = 172;
 const HEIGHTS = { operation: 62, other: 84 };
 const ACROSS = 34;
 const DOWN = 14;
-const OUTPUTS = new Set(["state", "sink", "window", "join"]);
+const OUTPUTS = new Set(["state", "sink", "window", "join", "process"]);
 
 export class Plan {
   #graph = byId("graph");

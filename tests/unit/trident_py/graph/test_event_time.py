@@ -204,7 +204,7 @@ def test_late_rows_that_no_stream_takes_are_logged_once(tmp_path: Path, caplog: 
         run_batches(topology)
     told = [record.getMessage() for record in caplog.records if "late_rows" in record.getMessage()]
     assert told == [
-        "window w, attempt 2:0: some rows are in no window, and nothing reads late_rows(); this is logged once"
+        "window w, attempt 2:0: some late rows are left out, and nothing reads late_rows(); this is logged once"
     ]
 
 
@@ -248,7 +248,7 @@ WRONG: Mapping[str, tuple[Any, str]] = {
     ),
     "another type": (
         lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp="text", watermark=MINUTE),
-        "the field 'text' is string, and timestamp= needs a timestamp; convert it before the window",
+        "the field 'text' is string, and timestamp= needs a timestamp; convert it before",
     ),
     "not a name": (
         lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c", timestamp=3, watermark=MINUTE),
@@ -289,7 +289,7 @@ WRONG: Mapping[str, tuple[Any, str]] = {
     ),
     "late rows of transaction times": (
         lambda rows: rows.window(TumblingDuration(3), "n", Count(), "c").late_rows(),
-        "it follows a window with timestamp= directly",
+        "it follows a window or process with timestamp=, or a join with within=, directly",
     ),
     "late rows of something else": (
         lambda rows: (
@@ -297,7 +297,7 @@ WRONG: Mapping[str, tuple[Any, str]] = {
             .project("c")
             .late_rows()
         ),
-        "it follows a window with timestamp= directly",
+        "it follows a window or process with timestamp=, or a join with within=, directly",
     ),
     "late rows of unknown fields": (
         lambda rows: (

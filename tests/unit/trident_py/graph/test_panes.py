@@ -10,9 +10,10 @@ from trident_py.graph.aggregation import aggregate_call
 from trident_py.graph.graph import RowFlow
 from trident_py.graph.panes import PaneAggregation
 from trident_py.operations.builtin import NativeAggregator, Sum
+from trident_py.rows.moments import micros_of
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of
-from trident_py.windows.windows import DurationWindow, TumblingDuration, micros_of
+from trident_py.windows.windows import DurationWindow, TumblingDuration
 
 SCHEMA = schema_of("batch bigint, device string, town string, n bigint, at timestamp")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

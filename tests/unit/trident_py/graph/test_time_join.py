@@ -92,14 +92,17 @@ def test_with_preserve_the_join_has_all_fields_of_both_sides(tmp_path: Path) -> 
     assert select(tmp_path / "a.db", "SELECT text, count FROM a") == [("a a False", 1)]
 
 
-def test_explain_says_by_which_times_rows_are_joined(two: Two) -> None:
-    joined = two.join(watermark=(MINUTE, 2 * MINUTE), idle=MINUTE, by=("user", None))
+@pytest.mark.parametrize(
+    ("by", "told"), [(("user", None), ""), (("user", "text"), ", the least over the values of user and text")]
+)
+def test_explain_says_by_which_times_rows_are_joined(by: tuple[str, str | None], told: str, two: Two) -> None:
+    joined = two.join(watermark=(MINUTE, 2 * MINUTE), idle=MINUTE, by=by)
     joined.late_rows()
     lines = two.topology.explain().splitlines()
     described = next(line for line in lines if line.startswith("  clicked-shown-join: "))
     assert described.endswith(
         "join('ad', 'ad', 'left', within=0:10:00), by event time 'at' and 'at': watermark 0:01:00 and 0:02:00, "
-        "idle 0:01:00, max_ahead 1 day, 0:00:00"
+        f"idle 0:01:00, max_ahead 1 day, 0:00:00{told}"
     )
     assert lines[-1].strip() == "late_rows()"
 
@@ -238,7 +241,9 @@ def test_late_rows_that_no_stream_takes_are_logged_once(tmp_path: Path, caplog: 
     with caplog.at_level(logging.WARNING):
         run_batches(topology)
     told = [record.getMessage() for record in caplog.records if "late_rows" in record.getMessage()]
-    assert told == ["join w, attempt 2:0: some rows are in no join, and nothing reads late_rows(); this is logged once"]
+    assert told == [
+        "join w, attempt 2:0: some late rows are left out, and nothing reads late_rows(); this is logged once"
+    ]
 
 
 def test_both_sides_are_one_stream_each_row_beside_a_null_for_the_other_side() -> None:
@@ -317,7 +322,7 @@ WRONG: Mapping[str, tuple[Any, str]] = {
     ),
     "a timestamp that is none": (
         lambda two: two.join(timestamps=("at", "text")),
-        "the field 'text' is string, and timestamps= of the right side needs a timestamp; convert it before the join",
+        "the field 'text' is string, and timestamps= of the right side needs a timestamp; convert it before, by",
     ),
     "three watermarks": (
         lambda two: two.join(watermark=(MINUTE, MINUTE, MINUTE)),
@@ -340,11 +345,11 @@ WRONG: Mapping[str, tuple[Any, str]] = {
     ),
     "a store that forgets": (
         lambda two: two.join(store=SQLiteState("w.db", table="w", ttl=MINUTE)),
-        "forgets what is stored after 0:01:00; a join over time needs it",
+        "forgets what is stored after 0:01:00; joins over time need it",
     ),
     "late rows of a join within a batch": (
         lambda two: two.join(within=None, timestamps=None, watermark=None).late_rows(),
-        "it follows a window with timestamp= directly, or a join with within=",
+        "it follows a window or process with timestamp=, or a join with within=, directly",
     ),
     "a field of ours": (
         lambda two: two.join(fields=["late_side", *FIELDS[1:]]).late_rows(),

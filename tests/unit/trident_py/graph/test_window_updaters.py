@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from tests.unit.trident_py.windows.driven import All, declared, driven
 from tests.unit.trident_py.windows.test_event_store import SCHEMA, START, at, by_event_time
 from trident_py.graph.event_time import EventTimeArguments
-from trident_py.graph.window_updaters import in_millis, moment
+from trident_py.rows.moments import in_millis, moment
 from trident_py.windows.windows import SlidingDuration, TumblingDuration
 
 

@@ -19,6 +19,7 @@ from tests.unit.trident_py.declared import Nowhere
 from tests.unit.trident_py.states.stores import Store
 from trident_py.graph.joining import join_of
 from trident_py.graph.time_join import JoinTimeArguments
+from trident_py.interfaces.keyed import KeyedFunction
 from trident_py.interfaces.sinks import TransactionalSink
 from trident_py.interfaces.spouts import IBatchSpout, Replay
 from trident_py.operations.builtin import Count, Max, Sum
@@ -79,6 +80,24 @@ def over_time(stream: Stream, *, seconds: int = 5, minutes: int = 5) -> None:
     times = JoinTimeArguments(within=within, timestamps=("at", "at"), watermark=delay).checked()
     assert times is not None
     joined_over_time((timed, timed), join, times, None)
+
+
+class Doing(KeyedFunction):
+    output_schema = "n bigint"
+    state_schema = "n bigint"
+
+    def on_rows(self, *_: Any) -> None: ...
+
+
+class DoingMore(KeyedFunction):
+    output_schema = "n bigint"
+    state_schema = "n bigint"
+
+    def on_rows(self, *_: Any) -> None: ...
+
+
+def processed(stream: Stream, function: KeyedFunction, key: str = "word") -> None:
+    stream.group_by(key).process(function)
 
 
 class Ticks(IBatchSpout):
@@ -250,6 +269,18 @@ REFUSED: dict[str, tuple[Callable[[], Comparison], str, bool]] = {
         "window 'lines-window': its window changed from 'tumbling_count_10' to 'tumbling_count_11'",
         False,
     ),
+    "the keys of a function": (
+        lambda: compared_versions(
+            lambda lines: processed(lines, Doing()), lambda lines: processed(lines, Doing(), key="n")
+        ),
+        "process 'lines-process': its keys changed from 'word string' to 'n bigint'",
+        False,
+    ),
+    "another function": (
+        lambda: compared_versions(lambda lines: processed(lines, Doing()), lambda lines: processed(lines, DoingMore())),
+        "process 'lines-process': its function changed from 'Doing' to 'DoingMore'",
+        True,
+    ),
     "the partitions of a watermark": (
         lambda: compared_versions(by_event_time, lambda lines: by_event_time(lines, by="word")),
         "window 'timed': its by changed from '' to 'word'",
@@ -332,7 +363,11 @@ ROWS = {
     "the kind of a state that you wrote, its keys, its number of parts": "parts of a state",
     "kind, length, slide, gap, keys or fields of a window, its `timestamp` or `by`": "the length of a window",
     "`within`, `how`, keys, fields, `timestamps` or `by` of a join over time": "the difference of a join over time",
-    "`watermark`, `idle` or `max_ahead` of a window": "another delay of a watermark",
+    "the group fields, `state_schema`, `timestamp` or `by` of a [function with timers](timers.md)": (
+        "the keys of a function"
+    ),
+    "another class of a function with timers": "another function",
+    "`watermark`, `idle` or `max_ahead` of a window or of a function with timers": "another delay of a watermark",
     "`watermark`, `idle` or `max_ahead` of a join over time": "another delay of a join over time",
     "the operations before an unnamed window, sink or state": "another window without a name",
     "the fields of a sink": "fields of a sink",

@@ -1,4 +1,4 @@
-"""A window's state, driven as the engine drives it."""
+"""The state of a window, a join over time or a function with timers, driven as the engine drives it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 from coordinators.values.attempt import TransactionAttempt
 from tests.transactions import begin
 from trident_py.graph.aggregation import AnyAggregator
-from trident_py.graph.event_time import VALUES, EventTimeArguments
+from trident_py.graph.event_time import EventTimeArguments
 from trident_py.graph.graph import RowFlow
-from trident_py.graph.time_join import JoinState
+from trident_py.graph.timed_state import VALUES, TimedState
 from trident_py.graph.windowing import WindowState, window_state
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
@@ -69,10 +69,10 @@ def declared(
 
 @define
 class Driver:
-    """Commits batches into a window's state, as the engine does, at a time of ours."""
+    """Commits batches into such a state, as the engine does, at a time of ours."""
 
     state: FencedState[Any]
-    operation: WindowState | JoinState
+    operation: TimedState
     source: StructType
     now: float = 0
     epoch: int = 1
@@ -112,8 +112,7 @@ class Driver:
 
     def change(self, rows: Sequence[Any]) -> list[Any]:
         updater = self.operation.updater(self.source)
-        by_arrival = isinstance(self.operation, WindowState) and not self.operation.event_time
-        fields = self.operation.output([self.source]).names if by_arrival else VALUES
+        fields = VALUES if self.operation.times else self.operation.output([self.source]).names
         collector = UpdateCollector("here", fields)
         given = arrow_table(rows, self.source).to_batches()
         table = self.operation.on_rows([RowFlow.of(given, self.source, travels=False)], None).table()
@@ -131,9 +130,17 @@ class Driver:
         return len(self.state.get_tuples()) if isinstance(self.state, MemoryMapState) else 0
 
 
+def begun(state: MemoryMapState[Any]) -> MemoryMapState[Any]:
+    """A state in its first transaction."""
+    state.recover(TOPOLOGY, 1)
+    key = TransactionKey(TOPOLOGY.uuid, TOPOLOGY.incarnation, 1)
+    assert begin(state, SinkTransaction(key, TransactionAttempt(1, 0), 1))
+    return state
+
+
 @contextmanager
 def driven(
-    operation: WindowState | JoinState, schema: str | StructType, directory: Path | None = None, epoch: int = 1
+    operation: TimedState, schema: str | StructType, directory: Path | None = None, epoch: int = 1
 ) -> Iterator[Driver]:
     """A driver over SQLite in ``directory``, else over memory."""
     source = schema_of(schema)

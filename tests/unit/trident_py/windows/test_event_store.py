@@ -74,8 +74,9 @@ class History:
         operation = self.driver.operation
         assert isinstance(operation, WindowState)
         assert operation.event_time is not None
+        assert isinstance(operation.window, DurationWindow | SessionWindow)
         time = operation.event_time
-        return Model(time.window, time.rules, bool(time.by), bool(operation.keys))
+        return Model(operation.window, time.rules, bool(time.by), bool(operation.keys))
 
     def rows(self, rows: Sequence[tuple[str, float | None]]) -> list[tuple[str, int, datetime | None]]:
         self.numbers += len(rows)

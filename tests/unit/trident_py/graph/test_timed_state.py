@@ -10,7 +10,8 @@ import pytest
 
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.graph.event_time import EventTimeArguments
-from trident_py.graph.windowing import WindowParticipant, window_state
+from trident_py.graph.timed_state import TimedParticipant
+from trident_py.graph.windowing import window_state
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
@@ -33,12 +34,13 @@ class Emitted:
             "window", "some", factory, window, (), False, "n", Count(), "count", EventTimeArguments()
         )
         self.rows: list[tuple[object, ...]] = []
-        self.participant = WindowParticipant(
+        self.participant = TimedParticipant(
             name="some",
             state=operation.typed(SOURCE).make_state(TridentConfig(state_dir=directory), Metrics(), 0, 1),
             updater=operation.updater(SOURCE),
             inputs=SOURCE.names,
             outputs=["count", "window_start", "window_end"][: 3 if window.is_timed else 1],
+            kind=operation.kind,
             downstream=lambda _, rows, __: self.rows.extend(rows),
         )
 
