@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -27,6 +28,7 @@ from coordinators.record.store import RecordStore
 from coordinators.status.candidate import Candidate
 from coordinators.status.listener import EndedEvent
 from coordinators.takeover.changes import adopted, compared, corrections_of
+from coordinators.takeover.migrations import renamed, with_names
 from coordinators.takeover.takeover import recover
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.error_text import quoted
@@ -61,6 +63,7 @@ from trident_py.engine.wiring.assembly import (
     settings_of,
     shape_of,
 )
+from trident_py.engine.wiring.migrating import migrate_values, plan_migrations
 from trident_py.errors import ConfigError, SinkError, StateError
 from trident_py.graph.queries import requests
 from trident_py.interfaces.config import TridentConfig
@@ -321,7 +324,8 @@ class _Leadership:
         """Compare the program with the record, before anything is made that changes what the earlier leader left."""
         process = self.process
         declared = declarations(process.plan.graph, process.config.accept)
-        compared(self.store.read() or CoordinatorRecord(epoch=self.store.epoch), declared).check(process.name)
+        found = self.store.read() or CoordinatorRecord(epoch=self.store.epoch)
+        compared(with_names(process.name, found, declared).record, declared).check(process.name)
         return declared
 
     def _outputs(self) -> tuple[list[Participant], StateReads]:
@@ -333,6 +337,7 @@ class _Leadership:
             transactions=process.transactions,
         )
         participants, states = assembled(process.plan, context)
+        plan_migrations(process.plan.graph, participants)
         return participants, StateReads(process.name, states, CommitThread(process.config.message_timeout))
 
     def _spouts(self) -> list[SpoutThreads]:
@@ -432,6 +437,7 @@ class _Leadership:
                     states,
                     has_committer_spouts=any(executor.is_committer for executor in executors.values()),
                     moved=lambda spout, batch: executors[spout].moved(batch) if spout in executors else {},
+                    renamed=lambda record: renamed(name, record, declared),
                     adopt=lambda record, torn: adopted(
                         name,
                         check_fed(name, participants, record),
@@ -439,6 +445,7 @@ class _Leadership:
                         declared,
                         corrections_of(record, coordinators),
                     ),
+                    migrate=partial(migrate_values, self.store.identity, participants, declared),
                 )
             except (StateError, SinkError) as error:
                 if self.candidate is None or not is_passing(error):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -19,6 +19,7 @@ from trident_py.engine.monitoring.listeners import listening
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import Graph, Node, RequestSource, Source
 from trident_py.graph.joining import Merge, join_all_of, join_of
+from trident_py.graph.migrations import DeclaredMigration, check_migrations
 from trident_py.graph.multi import MultiReduce
 from trident_py.graph.naming import state_names, unused
 from trident_py.graph.queries import StaticState
@@ -234,6 +235,40 @@ class TridentTopology:
             operation = MultiReduce(title, tuple(keys), tuple(seen), reducer, schema_of(out_schema))
             return Stream(self._graph, self._graph.add(operation, *nodes))
 
+    def migrate(
+        self,
+        state_or_spout: str,
+        *,
+        rename: str | Mapping[str, str] | None = None,
+        widen: Mapping[str, str] | None = None,
+        add: Mapping[str, Any] | None = None,
+        with_: Callable[[Any], Any] | None = None,
+        drop: bool = False,
+    ) -> None:
+        """Declare that a stored spout, state or sink continues under this program, although it has changed.
+
+        The next start carries it out, before anything is read, or refuses it and changes nothing. If the start is
+        killed, the next one continues. Afterwards the call changes nothing, and may stay in the program.
+        `docs/how-to/migrating-state.md` says what survives which change.
+
+        Args:
+            state_or_spout: the name under which it is stored.
+            rename: its new name, or new names of a state's key and value fields, as ``{"old": "new"}``. A SQL state
+                is named after its table, which is renamed, too.
+            widen: new types by field, under the new names: a longer integer, a double for a float, a decimal with
+                more digits.
+            add: the values of fields that are added at the end of a struct, which is the state's value.
+            with_: a function that returns the new value for each value, if its type or the aggregator has changed. It
+                is called on the driver, more than once for a value. A function migrates a state once, by its name.
+            drop: forget a spout's position, or a state that is not declared any more; its table stays as it is.
+
+        Raises:
+            TopologyError: an argument is wrong, or none says what changes.
+        """
+        with self._graph.declaring(f"migrate({state_or_spout!r})"):
+            call = DeclaredMigration.of(state_or_spout, rename, widen, add, with_, drop)
+            self._graph.migrations.append(call)
+
     def _nodes(self, *streams: Stream) -> list[Node]:
         nodes: list[Node] = []
         for stream in streams:
@@ -301,6 +336,7 @@ def _started(
     standby: bool,
 ) -> TridentQuery:
     """Start the declared topology, with its listeners, history and page."""
+    check_migrations(graph)
     declared, graph = graph, with_dead_letters(graph, config)
     if graph is not declared:
         config.state_dir.mkdir(parents=True, exist_ok=True)

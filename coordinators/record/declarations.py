@@ -74,6 +74,11 @@ class StoredDeclaration:
         )
 
     @property
+    def hash(self) -> str:
+        """8 hex digits that change with its kind and identity."""
+        return content_hash(canonical_json([self.kind, {word: _own(fact) for word, fact in self.identity.items()}]))
+
+    @property
     def json(self) -> Json:
         """The stored form under its name."""
         stored: dict[str, Json] = {
@@ -118,16 +123,48 @@ class Declared:
         }
 
 
+@frozen(kw_only=True)
+class Migration:
+    """A change of a stored part that the program carries out; see `coordinators.takeover.migrations`.
+
+    Attributes:
+        name: the stored name of the part.
+        rename: its name from now on; empty: it stays.
+        is_dropped: whether the record forgets the part.
+        words: the facts of its identity that may change, because its values are migrated.
+        function: the name of the function that migrates the values; empty: there is none.
+    """
+
+    name: str
+    rename: str = ""
+    is_dropped: bool = False
+    words: frozenset[str] = frozenset()
+    function: str = ""
+
+
 @frozen
 class Declarations:
     """The current declarations of a topology.
 
     Attributes:
         accept: the changes that a user has accepted in this program; see `coordinators.takeover.changes`.
+        migrations: the changes of stored parts that the program carries out.
     """
 
     entries: Sequence[Declaration] = ()
     accept: Sequence[str] = ()
+    migrations: Sequence[Migration] = ()
+
+    def renamed(self, name: str) -> str:
+        """Return the name that a stored part has from now on."""
+        for each in self.migrations:
+            if each.rename and each.name == name:
+                name = each.rename
+        return name
+
+    def migrations_of(self, name: str) -> list[Migration]:
+        """Return the migrations of the values of the part that is declared as ``name``."""
+        return [each for each in self.migrations if each.words and self.renamed(each.name) == name]
 
     @property
     def spouts(self) -> dict[str, Declaration]:

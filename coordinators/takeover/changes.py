@@ -28,6 +28,7 @@ from attrs import define, evolve, field, frozen
 
 from coordinators.record.declarations import Declaration, Declarations, Declared, StoredDeclaration, is_same, shown
 from coordinators.record.record import CoordinatorRecord
+from coordinators.takeover.migrations import migrated_text
 from coordinators.takeover.takeover import Torn
 from coordinators.values.batch_coordinator import BatchCoordinator, Correction
 from coordinators.values.canonical import Json, canonical_json, content_hash
@@ -425,7 +426,7 @@ class OutputChanges:
                 f"it has no explicit name, and the operations before it changed from {before.way!r} to {now.way!r}, so "
                 f"it may be another one. If it is the same, say so by name({now.name!r})"
             )
-        if not changed:
+        if not changed or self._is_migrated(before, now, changed):
             return
         refusal = (
             f"{now.kind} {now.name!r}: {what}; the data under this name belong to the other one. To fix this: declare "
@@ -438,6 +439,27 @@ class OutputChanges:
             self.findings.accepted(
                 now.kind, now.name, identities[0], identities[1], f"{refusal}. If both belong together"
             )
+
+    def _is_migrated(self, before: StoredDeclaration, now: Declaration, changed: Sequence[str]) -> bool:
+        """Return true if the program migrates the values; they are of the other declaration until then."""
+        migrations = self.declarations.migrations_of(now.name)
+        if not migrations or not frozenset().union(*(each.words for each in migrations)).issuperset(changed):
+            return False
+        function = next((each.function for each in migrations if each.function), "")
+        text = migrated_text(now.name, function)
+        if function and text in self.findings.record.accepted:
+            self.findings.refusals.append(
+                f"{now.kind} {now.name!r}: {were(before.identity, now.identity, changed)}, and function {function!r} "
+                f"of migrate() has migrated its values before, to an earlier declaration. To fix this: call migrate() "
+                f"with a function for this change, under a name of its own"
+            )
+            return True
+        self.findings.used.append(text)
+        self.findings.lines.append(
+            f"{now.kind} {now.name!r}: {were(before.identity, now.identity, changed)}; its values are migrated, with "
+            f"transaction {self.at}"
+        )
+        return True
 
 
 @frozen

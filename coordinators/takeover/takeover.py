@@ -46,6 +46,10 @@ The state may have F already, by an attempt that died right before the state was
 batch of F. So if T >= F, the gap is passed over from T on, which rolls T back. Transactions between F and T were passed
 over before, or have the same batch in every state.
 
+A start may migrate values of states (`coordinators.takeover.migrations`). It does so after all checks and before the
+first write. If it is killed in between, the record is the one of before, so the next takeover does the same again. The
+store of each state tells whether its values are migrated already, for the record with this number of writes.
+
 The gap stays in the record, so that a crash in between does no harm. Until C is committed, each takeover passes over it
 once more, which rolls back nothing but an empty transaction.
 """
@@ -124,6 +128,10 @@ class Torn:
 Adopt: TypeAlias = Callable[[CoordinatorRecord, Torn | None], CoordinatorRecord]
 """Compares the record with the current declarations; returns the record with them, or raises if a change is refused."""
 
+Migrate: TypeAlias = Callable[[CoordinatorRecord, CoordinatorRecord], None]
+"""Migrates the values of states between two records: from how they were declared to how they are. If it is repeated
+after a crash, what is done already stays as it is."""
+
 
 def recover(
     store: RecordStore,
@@ -131,7 +139,9 @@ def recover(
     *,
     has_committer_spouts: bool = False,
     moved: Moved = lambda spout, definition: {},
+    renamed: Callable[[CoordinatorRecord], CoordinatorRecord] = lambda record: record,
     adopt: Adopt = lambda record, torn: record,
+    migrate: Migrate = lambda before, after: None,
 ) -> CoordinatorRecord:
     """Take over the topology of ``store``; return the record to continue from, as just written.
 
@@ -140,7 +150,9 @@ def recover(
         states: all participants in commits, except spouts.
         has_committer_spouts: whether a spout takes part in commits.
         moved: called for each transaction that is closed here.
+        renamed: called with the record that was found; returns it under the current names of spouts and states.
         adopt: called with the record after that.
+        migrate: called when everything is checked, before the record is written.
 
     Raises:
         StateError: a state and the record don't belong together, or a state refuses.
@@ -153,16 +165,18 @@ def recover(
     identity = store.identity
     tokens = {state.name: _recovered(state, store) for state in states}
     found = store.read()
-    record = found or CoordinatorRecord(epoch=store.epoch)
+    record = renamed(found or CoordinatorRecord(epoch=store.epoch))
     kept = {state.name: tokens[state.name] for state in states if state.remembers}
     _check(identity.name, kept, record)
     kept = {name: token for name, token in kept.items() if token or name in record.states}  # without those that join
     known = not (has_committer_spouts or _forgetting(states, record) or _left_out(states, record))
     if known:
         record = _closed(identity.name, record, kept, moved)
-    record = adopt(record, _torn(record, kept))
+    before, record = record, adopt(record, _torn(record, kept))
     _check_attempts(identity.name, [state.name for state in states if state.rolls_back], kept, record)
-    record = _written(store, states, record, _gaps(identity.name, kept, record))
+    gaps = _gaps(identity.name, kept, record)
+    migrate(before, record)
+    record = _written(store, states, record, gaps)
     first = f"{record.current_txid} on{'' if found else ' (it is new)'}"
     log.info("topology %s: epoch %d leads from transaction %s", identity.name, store.epoch, first)
     return record

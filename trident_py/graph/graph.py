@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from coordinators.values.attempt import TransactionAttempt
     from trident_py.graph.flow import Flow
+    from trident_py.graph.migrations import DeclaredMigration
     from trident_py.spouts.adapting import AnySpout
     from trident_py.worker.pipeline import RowPipeline
 
@@ -387,11 +388,13 @@ class Graph:
 
     Attributes:
         shards: the number of shards of states, by name, if the user set it.
+        migrations: the changes of stored parts, in the order of their declaration.
     """
 
     topology: str
     nodes: list[Node] = field(factory=list)
     shards: dict[str, int] = field(factory=dict)
+    migrations: list[DeclaredMigration] = field(factory=list)
 
     def add(self, operation: Operation, *inputs: Node, label: str | None = None) -> Node:
         """Declare ``operation`` on ``inputs``.

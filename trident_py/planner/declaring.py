@@ -23,7 +23,7 @@ def declarations(graph: Graph, accept: Sequence[str]) -> Declarations:
     """Return all spouts, states, windows and sinks of a graph with known fields."""
     outputs = [(node, output) for node in graph.nodes if (output := output_of(node))]
     entries = [*map(_spout, graph.sources), *(_output(graph, node, output) for node, output in outputs)]
-    return Declarations(entries, accept)
+    return Declarations(entries, accept, [each.for_record for each in graph.migrations])
 
 
 def _spout(source: Source) -> Declaration:

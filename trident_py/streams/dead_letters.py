@@ -23,7 +23,7 @@ def dead_letters_place(state_dir: Path, topology: str) -> Path:
 
 def with_dead_letters(graph: Graph, config: TridentConfig) -> Graph:
     """Return ``graph`` with a table for bad rows that nothing reads, and for all others if ``config`` quarantines."""
-    made = Graph(graph.topology, [*graph.nodes], dict(graph.shards))
+    made = Graph(graph.topology, [*graph.nodes], dict(graph.shards), graph.migrations)
     for node in graph.nodes:
         if node.operation.collects and not graph.consumers(node):
             named = bad_rows_of(node.operation.title, node.inputs[0], as_letters=True)

@@ -214,6 +214,10 @@ class Dialect:
         has_column: finds a column; the schema, the table and its name are bound.
         times: statements that add write times to a table's rows; ``{0}`` is the table, ``{1}`` the name of an index by
             time and key.
+        swap: statements that put the table ``{filled}`` in the place of ``{old}``, under the name ``{new}``; the
+            old one is ``{aside}`` then. ``{bare_new}`` and ``{bare_aside}`` are these names without a schema.
+        begins_again: the statement that commits and begins a transaction, if a change of a table commits before and
+            after itself; empty: changes of tables are part of a transaction.
         limits_of: returns the values of a field that a column holds; raises `StateError` if it would change them.
         bound: converts a value of a row to a parameter of a query.
         stages: whether tasks may store their part of a change in staging tables.
@@ -256,6 +260,8 @@ class Dialect:
         'ALTER TABLE {0} ADD COLUMN "_time" bigint',
         'CREATE INDEX {1} ON {0} ("_time", "_key")',
     )
+    swap: tuple[str, ...] = ("ALTER TABLE {old} RENAME TO {bare_aside}", "ALTER TABLE {filled} RENAME TO {bare_new}")
+    begins_again: str = ""
     limits_of: Callable[[TypedColumn, FoundColumn], Limits] = limits_of
     bound: Callable[[Any], Any] = lambda value: value
     stages: bool = False

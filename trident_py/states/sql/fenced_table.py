@@ -48,7 +48,8 @@ class FencedTable:
 
     def __init__(self, database: Database, table: str) -> None:
         self._database = database
-        self._table_name = table
+        self._table_name = self._claimed = table
+        self._leader: Leader | None = None
         self._name = f"table {table!r} of {database.shown}"
         self._topology = ""
         self._owner = uuid4().hex
@@ -62,18 +63,32 @@ class FencedTable:
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """Take over for a new leader: make missing tables, and refuse older epochs from now on."""
         self.close()
-        leader = Leader(topology, epoch, self._owner)
-        self._database = self._database.led_by(leader, self._table_name)
-        self.commit_link, self._others = self._database.link(), self._database.beside()
+        self._leader = leader = Leader(topology, epoch, self._owner)
+        self._connect(leader, self._table_name)
         where = f"topology {topology.name!r}: {self._name}"
         with located(topology=topology.name), self._database.starting(where):
             schema = self._database.schema(self.commit_link, where)
             self._headers = evolve(self._headers, schema=schema)
-            with self._database.takeover(self.commit_link, schema, self._table_name, leader) as connection:
+            self._claimed = self._stored_name()
+            if self._claimed != self._table_name:
+                self._connect(leader, self._claimed)
+            with self._database.takeover(self.commit_link, schema, self._claimed, leader) as connection:
                 fence = self._take_over(connection, topology, epoch)
             self.identity = self._database.dialect.database, self._database.identity(self.commit_link)
         self._topology, self.known = topology.name, fence
         return fence.token
+
+    def _connect(self, leader: Leader, table: str) -> None:
+        """Close the connections, and take others that later leaders of ``table`` can recognise."""
+        for link in (self.commit_link, self._others):
+            with link.lock:
+                link.close()
+        self._database = self._database.led_by(leader, table)
+        self.commit_link, self._others = self._database.link(), self._database.beside()
+
+    def _stored_name(self) -> str:
+        """Return the name of the table whose header is to be claimed."""
+        return self._table_name
 
     @property
     def shown(self) -> str:
@@ -98,11 +113,15 @@ class FencedTable:
         """Drop data that commits have left over, outside of commits; a plain table has none."""
 
     def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
-        headers, name = self._headers, self._table_name
-        lock, _, _ = headers.dialect.locks
-        row = connection.execute(headers.read(lock), [name]).fetchone()
-        found = StateHeader.of(row) if row else None
+        name = self._table_name
+        found = self._found_header(connection, name)
         return self._claim(connection, Fence(topology, epoch), found, exists=self._exists(connection, name)).fence
+
+    def _found_header(self, connection: Connection, name: str) -> StateHeader | None:
+        """Return the header of the table ``name``, under the lock of a takeover; None: it has none."""
+        lock, _, _ = self._headers.dialect.locks
+        row = connection.execute(self._headers.read(lock), [name]).fetchone()
+        return StateHeader.of(row) if row else None
 
     def _exists(self, connection: Connection, name: str) -> bool:
         """Return whether the schema has a table of this name."""

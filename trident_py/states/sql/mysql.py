@@ -151,6 +151,8 @@ MYSQL = Dialect(
     locks=("FOR UPDATE", "FOR UPDATE", ""),
     has_table="SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
     times=("ALTER TABLE {0} ADD COLUMN `_prev_time` bigint, ADD COLUMN `_time` bigint, ADD INDEX {1} (`_time`)",),
+    swap=("RENAME TABLE {old} TO {aside}, {filled} TO {new}",),
+    begins_again="START TRANSACTION",
     stages=True,
     longest_name=64,
 )

@@ -55,7 +55,8 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         """Take over for a new leader; drop the staging tables of older ones."""
         token = super().recover(topology, epoch)
         with self._database.starting(f"topology {topology.name!r}: {self._name}"):
-            self._leftovers.add_older(self._others, self._table, epoch)
+            for table in filter(None, (self._table, self.stored_before)):
+                self._leftovers.add_older(self._others, table, epoch)
         self.clean()
         return token
 

@@ -268,9 +268,13 @@ class Table(AnyTable):
     @property
     def create(self) -> str:
         """CREATE TABLE; ``_born`` is the txid that created the row, ``_prev`` the value before ``_txid`` changed it."""
+        return self.create_as(self.name)
+
+    def create_as(self, name: str) -> str:
+        """Return CREATE TABLE for this table under another name, which is temporary."""
         of = self.dialect
         return (
-            f"CREATE TABLE {self.there} ({declarations(of, (*self.keys, self.value))}, "
+            f"CREATE TABLE {placed(of, self.schema, name)} ({declarations(of, (*self.keys, self.value))}, "
             f"{of.quoted('_key')} {of.key} NOT NULL {of.marked_key.format(self.mark)}, "
             f"{of.quoted('_txid')} {of.integer} NOT NULL, {of.quoted('_prev')} {self.value.storage}, "
             f"{of.quoted('_born')} {of.integer} NOT NULL) "
@@ -322,10 +326,13 @@ class Table(AnyTable):
         aside = placed(self.dialect, "", f"_{self.name}_incarnation_{incarnation}")
         return f"ALTER TABLE {self.there} RENAME TO {aside}"
 
-    def add_times(self, incarnation: int) -> list[str]:
-        """Return SQL that adds write times to the rows, with an index by them."""
+    def add_times(self, number: int, there: str = "") -> list[str]:
+        """Return SQL that adds write times to the rows, with an index by them, of which the name has ``number``.
+
+        ``there`` is the table's temporary name, if it has one.
+        """
         of = self.dialect
-        return [each.format(self.there, of.quoted(f"_{self.name}_times_{incarnation}")) for each in of.times]
+        return [each.format(there or self.there, of.quoted(f"_{self.name}_times_{number}")) for each in of.times]
 
     @property
     def read(self) -> str:
