@@ -64,9 +64,7 @@ class DeclaredMigration:
         if rename is not None and not isinstance(rename, Mapping) and not (isinstance(rename, str) and rename != name):
             raise TopologyError(f"rename is another name, or fields as {{'old': 'new'}}, not {shown(rename)}")
         if function is not None and not getattr(function, "__qualname__", ""):
-            raise TopologyError(
-                f"with_ is a function with a name, under which it runs once, not {shown(function)}"
-            )
+            raise TopologyError(f"with_ is a function with a name, under which it runs once, not {shown(function)}")
         if function is not None and add:
             raise TopologyError("give with_= or add=: the function can add the fields to the value that it returns")
         made = cls(

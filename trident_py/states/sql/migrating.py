@@ -320,23 +320,27 @@ def stored_name(connection: Connection, headers: Headers, names: Sequence[str]) 
     return names[0]
 
 
-def finish(connection: Connection, database: Database, now: Table) -> None:
-    """Write the header of a table that was swapped right before a crash, and drop what is left of such a migration."""
+def finished(connection: Connection, database: Database, now: Table) -> MigrationMark | None:
+    """Return the mark of the last migration to this table, if it was swapped; None: it wasn't, or there was none.
+
+    If a crash came right after the swap, write the header, and drop what is left of the table before.
+    """
     headers, of = now.headers, now.dialect
     mark = Marks(of, now.schema).find(connection, now.name)
-    if mark is None or not of.begins_again:  # elsewhere, it was all of it or nothing
-        return
-    found = database.find_table(connection, now.schema, now.name, keys=True)
-    is_swapped = not found.is_gone and found.mark == evolve(now, made=mark.made).mark
-    if is_swapped and not _has_made(connection, headers, now.name, mark.made):
-        lock, _, _ = of.locks
-        row = connection.execute(headers.read(lock), [mark.before]).fetchone()
-        if row is not None:
-            write_header(connection, headers, now.name, mark, StateHeader.of(row))
-            _begin_again(connection, of)
-    if _has_made(connection, headers, now.name, mark.made):
+    if mark is None:
+        return None
+    if of.begins_again:  # elsewhere, it was all or nothing
+        found = database.find_table(connection, now.schema, now.name, keys=True)
+        is_swapped = not found.is_gone and found.mark == evolve(now, made=mark.made).mark
+        if is_swapped and not _has_made(connection, headers, now.name, mark.made):
+            lock, _, _ = of.locks
+            row = connection.execute(headers.read(lock), [mark.before]).fetchone()
+            if row is not None:
+                write_header(connection, headers, now.name, mark, StateHeader.of(row))
+                _begin_again(connection, of)
         drop_leftovers(connection, now)
         _begin_again(connection, of)
+    return mark if _has_made(connection, headers, now.name, mark.made) else None
 
 
 def write_header(connection: Connection, headers: Headers, name: str, mark: MigrationMark, header: StateHeader) -> None:

@@ -29,12 +29,11 @@ from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.merges import MergedChanges, can_combine
 from trident_py.states.sql.migrating import (
     MADE_MAX,
-    Marks,
     MigrationMark,
     TableMove,
     ValueMigration,
     ensure_owner,
-    finish,
+    finished,
     stored_name,
     stored_table,
 )
@@ -110,7 +109,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
                 self.stored_before, self._claimed = None, self._table_name
                 found = self._found_header(connection, self._table_name)
                 self._claim(connection, header.fence, found, exists=True)
-                self.mark = Marks(self._table.dialect, self._table.schema).find(connection, self._table_name)
+                self.mark = finished(connection, self._database, self._table)
         self._connect(leader, self._table_name)
 
     def _move(self) -> TableMove:
@@ -136,8 +135,7 @@ class SQLMapState(FencedTable, FencedState[Any], ITupleCollection):
     def _take_over(self, connection: Connection, topology: TopologyKey, epoch: int) -> Fence:
         self._table = table = evolve(self._table, schema=self._headers.schema)
         self.stored_before = None
-        finish(connection, self._database, table)
-        self.mark = Marks(table.dialect, table.schema).find(connection, table.name)
+        self.mark = finished(connection, self._database, table)
         name = stored_name(connection, self._headers, [table.name, self._claimed])
         found = self._found_header(connection, name)
         is_ours = found is not None and found.fence.topology.incarnation == topology.incarnation
