@@ -11,11 +11,12 @@ Pure: from a record and declarations to the record to compare.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from attrs import evolve, frozen
 
+from coordinators.record.bad_rows import BadRow
 from coordinators.record.declarations import Declarations, Declared, StoredDeclaration
 from coordinators.record.record import CommitIntent, CoordinatorRecord
 from coordinators.values.canonical import canonical_json, content_hash
@@ -199,19 +200,17 @@ class _Names:
             committing=tuple(self._pin(pin, metadata) for pin in record.committing),
             states=outputs(record.states),
             gaps=outputs(record.gaps),
-            bad_rows={
-                txid: tuple(
-                    evolve(
-                        each,
-                        branch=self.outputs.get(each.branch, each.branch),
-                        spout=self.spouts.get(each.spout, each.spout),
-                    )
-                    for each in rows
-                    if each.branch not in self.dropped_outputs
-                )
-                for txid, rows in record.bad_rows.items()
-            },
+            bad_rows={txid: kept for txid, rows in record.bad_rows.items() if (kept := self._bad_rows(rows))},
             declared=None if record.declared is None else self._declared().json,
+        )
+
+    def _bad_rows(self, rows: Sequence[BadRow]) -> tuple[BadRow, ...]:
+        return tuple(
+            evolve(
+                each, branch=self.outputs.get(each.branch, each.branch), spout=self.spouts.get(each.spout, each.spout)
+            )
+            for each in rows
+            if each.branch not in self.dropped_outputs
         )
 
     def _pin(self, pin: CommitIntent, metadata: Mapping[int, Mapping[str, Any]]) -> CommitIntent:
