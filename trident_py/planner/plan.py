@@ -206,7 +206,7 @@ def check(planned: Plan, spark: SparkSession) -> Plan:
             inputs = tuple(checked[each] for each in node.inputs)
             flows[node], found = _analysed(node.operation, inputs, [flows[each] for each in node.inputs], spark)
             checked[node] = _known(node, node.operation.with_schema(found), inputs)
-    return plan(Graph(graph.topology, list(checked.values()), graph.shards))
+    return plan(Graph(graph.topology, list(checked.values()), graph.shards, graph.migrations))
 
 
 def _analysed(

@@ -15,7 +15,7 @@ from coordinators.takeover.changes import Comparison, compared
 from coordinators.takeover.migrations import migrated_text, migrating, renamed
 from coordinators.takeover.takeover import Torn
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import Fingerprint, canonical_json, content_hash
+from coordinators.values.canonical import Fingerprint, Json, canonical_json, content_hash
 from coordinators.values.cursors import Cursors
 from coordinators.values.errors import TopologyError
 from tests.unit.coordinators.comparing import NEW, USUAL, ran, spout, state, stored, window
@@ -153,7 +153,8 @@ def test_parked_rows_of_a_part_come_first(entry: Parked | str) -> None:
 
 
 def changed_to(record: CoordinatorRecord, function: str, *words: str, **identity: str) -> Comparison:
-    now = (spout(), state("counts", "lines", **{"aggregator": ["Sum"], **identity}))
+    said: dict[str, Json] = {"aggregator": ["Sum"], **identity}
+    now = (spout(), state("counts", "lines", **said))
     migration = Migration(name="counts", words=frozenset(words), function=function)
     return compared(record, Declarations(now, (), [migration]))
 

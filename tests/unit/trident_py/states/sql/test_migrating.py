@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import define, field
+from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import CommitToken
 from coordinators.values.secret import Secret
@@ -55,7 +57,7 @@ def opened(
 ) -> Iterator[SQLMapState]:
     """A state of a leader."""
     *keys, value = schema_of(fields).fields
-    made = factory(url, table, ttl).for_fields(schema_of(fields)[: len(keys)], value)
+    made = factory(url, table, ttl).for_fields(StructType(keys), value)
     state = made.make_state(TridentConfig(), Metrics(), 0, 1)
     if migration is not None:
         state.plan_migration(migration)
@@ -213,7 +215,7 @@ def test_a_migration_that_is_killed_before_any_statement_is_done_or_not_done(
             assert state.check_migration() == 5
             with monkeypatch.context() as patched:
                 counted = killed_before(type(state._database), left, patched)
-                is_killed = attempted(lambda state=state: state.migrate(1, 7, IDENTITY))
+                is_killed = attempted(partial(state.migrate, 1, 7, IDENTITY))
         swaps.add(move.is_swapped())
         ensure_continues(move, is_killed=is_killed)
         if not is_killed:
