@@ -251,7 +251,8 @@ class SpoutChanges:
             dict(new.identity),
             f"spout {new.name!r} is new and would be read from the beginning, while {lost}, which was read before "
             f"transaction {self.at}, is not declared any more. If they are the same source, all its rows count twice"
-            f"{f' in {filled}' if filled else ''}: call it {gone[-1]!r} as before. If it is another source",
+            f"{f' in {filled}' if filled else ''}: call it {gone[-1]!r} as before, or "
+            f"say that it is renamed: topology.migrate({gone[-1]!r}, rename={new.name!r}). If it is another source",
         )
 
     def _leaves(self, spout: str, *, is_renamed: bool) -> None:
@@ -428,9 +429,11 @@ class OutputChanges:
             )
         if not changed or self._is_migrated(before, now, changed):
             return
+        migrated = f"migrate it if it is a SQL state (topology.migrate({now.name!r}, …)), " * (now.kind == "state")
         refusal = (
             f"{now.kind} {now.name!r}: {what}; the data under this name belong to the other one. To fix this: declare "
-            f"it as it was, or give the new one another name or table, which begins with transaction {self.at}"
+            f"it as it was, {migrated}or give the new one another name or table, which begins with transaction "
+            f"{self.at}"
         )
         if now.fixed.intersection(changed) or "kind of part" in changed:
             self.findings.refusals.append(refusal)

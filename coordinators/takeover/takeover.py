@@ -229,8 +229,9 @@ def _check(topology: str, tokens: Mapping[str, CommitToken | None], record: Coor
         elif record.states.get(state, record.current_txid) < record.current_txid:
             raise StateError(
                 f"topology {topology!r}: state {state!r} is gone, it has nothing of what was committed to it while the "
-                f"topology is at transaction {record.current_txid}. To fix this: restore it, or start from the "
-                f"beginning with `trident reset {topology}`",
+                f"topology is at transaction {record.current_txid}. To fix this: restore it. If another version of "
+                f"the program has renamed it, start that version. Only if it is lost, start from the beginning with "
+                f"`trident reset {topology}`",
                 topology=topology,
                 state=state,
             )

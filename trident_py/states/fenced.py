@@ -436,7 +436,8 @@ class StateHeader:
         if found.columns != self.columns:
             raise StateError(
                 f"topology {name!r}: {state} has the fields {found.columns}, declared are {self.columns}; to fix "
-                f"this: use another table, or `trident reset {name}`",
+                f"this: if another version of the program has migrated it, start that version; else use another table, "
+                f"or `trident reset {name}`",
                 topology=name,
             )
         if not exists and found.fence.token is not None:

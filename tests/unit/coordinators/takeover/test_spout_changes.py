@@ -33,7 +33,8 @@ def test_a_renamed_spout_is_refused_with_both_names_the_states_it_would_fill_and
     assert text.startswith(
         "spout 'log-lines' is new and would be read from the beginning, while 'lines', which was read before "
         "transaction 2, is not declared any more. If they are the same source, all its rows count twice in counts: "
-        "call it 'lines' as before. If it is another source, accept it: TridentConfig(accept=['spout:log-lines:"
+        "call it 'lines' as before, or say that it is renamed: topology.migrate('lines', rename='log-lines'). "
+        "If it is another source, accept it: TridentConfig(accept=['spout:log-lines:"
     )
 
 
