@@ -1,8 +1,8 @@
 """Two versions of a topology; the second one migrates two states, and kills its own process while it does.
 
-Call it with ZooKeeper's address, a directory, a DSN of PostgreSQL or an empty text for SQLite, and the moment of its
-death: a number of calls of the function that migrates, or a text that is in a line of its log; ``first`` is the first
-version, and an empty text no death.
+Call it with ZooKeeper's address, a directory, a database, and the moment of its death. The database is a DSN of
+PostgreSQL, a URL of MySQL, or empty for SQLite. The moment is a number of calls of the function that migrates, or a text
+in a line of its log; ``first`` is the first version, and an empty text no death.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from trident_py import Count, FixedBatchSpout, PostgresState, SQLiteState, TridentConfig, TridentTopology
+from coordinators.values.secret import Secret
+from trident_py import Count, FixedBatchSpout, MySQLState, PostgresState, SQLiteState, TridentConfig, TridentTopology
 from trident_py.operations import CombinerAggregator
 from trident_py.states.sql.factory import SQLState
 
@@ -58,7 +59,9 @@ def declare(directory: Path, dsn: str, dying: Dying | None) -> TridentTopology:
     """Return the first version, or the second one with what kills it."""
 
     def state(table: str) -> SQLState:
-        return PostgresState(dsn, table=table) if dsn else SQLiteState(directory / f"{table[0]}.db", table=table)
+        if not dsn:
+            return SQLiteState(directory / f"{table[0]}.db", table=table)
+        return (MySQLState if dsn.startswith("mysql") else PostgresState)(Secret(dsn), table=table)
 
     topology = TridentTopology("migrated")
     rows = [(f"w{number % WORDS}",) for number in range(2 * WORDS * (1 if dying is None else 2))]

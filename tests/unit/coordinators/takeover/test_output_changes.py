@@ -100,7 +100,8 @@ def test_another_aggregator_is_refused_and_can_be_accepted() -> None:
     text = refusal(record, *now)
     assert text.startswith(
         "state 'counts': its aggregator changed from 'Count' to 'Max'; the data under this name belong to the "
-        "other one. To fix this: declare it as it was, migrate it if it is a SQL state (topology.migrate('counts', …)), or "
+        "other one. To fix this: declare it as it was, migrate it if it is a SQL state "
+        "(topology.migrate('counts', …)), or "
         "give the new one another name or table, which begins with transaction 20. If both belong together, accept it: "
     )
     after = ran(record, *now, upto=21, accept=[offered(text)])
