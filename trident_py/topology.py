@@ -19,7 +19,7 @@ from trident_py.engine.monitoring.listeners import listening
 from trident_py.errors import TopologyError
 from trident_py.graph.graph import Graph, Node, RequestSource, Source
 from trident_py.graph.joining import Merge, join_all_of, join_of
-from trident_py.graph.migrations import DeclaredMigration, check_migrations
+from trident_py.graph.migrations import DeclaredMigration
 from trident_py.graph.multi import MultiReduce
 from trident_py.graph.naming import state_names, unused
 from trident_py.graph.queries import StaticState
@@ -29,6 +29,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
 from trident_py.interfaces.states import StateFactory
 from trident_py.planner.explain import diagram, explain
+from trident_py.planner.migrations import check_migrations
 from trident_py.planner.plan import plan
 from trident_py.query import TridentQuery
 from trident_py.rows.schema import names_of, schema_of, shown
@@ -44,6 +45,7 @@ from trident_py.windows.join_store import JoinTimeOptions
 _NAME = re.compile(r"[a-z0-9-]+")
 
 
+# large: one method for each thing that a topology declares
 class TridentTopology:
     """A topology: streams from spouts through operations into states and sinks.
 

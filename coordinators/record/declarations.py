@@ -132,7 +132,7 @@ class Migration:
         rename: its name from now on; empty: it stays.
         is_dropped: whether the record forgets the part.
         words: the facts of its identity that may change, because its values are migrated.
-        function: the name of the function that migrates the values; empty: there is none.
+        function: the name of the function that migrates the values; empty: no function does.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Two versions of a topology; the second one migrates two states, and kills its own process while it does.
 
 Call it with ZooKeeper's address, a directory, a database, and the moment of its death. The database is a DSN of
-PostgreSQL, a URL of MySQL, or empty for SQLite. The moment is a number of calls of the function that migrates, or a text
-in a line of its log; ``first`` is the first version, and an empty text no death.
+PostgreSQL, a URL of MySQL, or empty for SQLite. The moment is a number of calls of the function that migrates, or a
+text in a line of its log; ``first`` is the first version, and an empty text no death.
 """
 
 from __future__ import annotations

@@ -11,15 +11,15 @@ from coordinators.record.store import TopologyIdentity
 from coordinators.takeover.migrations import migrating
 from trident_py.errors import StateError
 from trident_py.graph.graph import Graph
-from trident_py.graph.migrations import value_migrations
 from trident_py.participants.participant import Participant, everything
+from trident_py.planner.migrations import value_migrations
 from trident_py.states.sql.state import SQLMapState
 
 log = logging.getLogger(__name__)
 
 
 def plan_migrations(graph: Graph, participants: Sequence[Participant]) -> None:
-    """Tell each SQL state, before it recovers, how its stored table may differ from the declared one."""
+    """Pass the declared migrations to the SQL states, before they recover."""
     planned = value_migrations(graph)
     for participant, state in _sql_states(participants):
         if participant.name in planned:

@@ -48,8 +48,7 @@ class FencedTable:
 
     def __init__(self, database: Database, table: str) -> None:
         self._database = database
-        self._table_name = self._claimed = table
-        self._leader: Leader | None = None
+        self._table_name = table
         self._name = f"table {table!r} of {database.shown}"
         self._topology = ""
         self._owner = uuid4().hex
@@ -63,16 +62,14 @@ class FencedTable:
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """Take over for a new leader: make missing tables, and refuse older epochs from now on."""
         self.close()
-        self._leader = leader = Leader(topology, epoch, self._owner)
+        leader = Leader(topology, epoch, self._owner)
         self._connect(leader, self._table_name)
         where = f"topology {topology.name!r}: {self._name}"
         with located(topology=topology.name), self._database.starting(where):
             schema = self._database.schema(self.commit_link, where)
             self._headers = evolve(self._headers, schema=schema)
-            self._claimed = self._stored_name()
-            if self._claimed != self._table_name:
-                self._connect(leader, self._claimed)
-            with self._database.takeover(self.commit_link, schema, self._claimed, leader) as connection:
+            claimed = self._claimed_name(leader)
+            with self._database.takeover(self.commit_link, schema, claimed, leader) as connection:
                 fence = self._take_over(connection, topology, epoch)
             self.identity = self._database.dialect.database, self._database.identity(self.commit_link)
         self._topology, self.known = topology.name, fence
@@ -86,8 +83,8 @@ class FencedTable:
         self._database = self._database.led_by(leader, table)
         self.commit_link, self._others = self._database.link(), self._database.beside()
 
-    def _stored_name(self) -> str:
-        """Return the name of the table whose header is to be claimed."""
+    def _claimed_name(self, leader: Leader) -> str:
+        """Return the name of the table with the header that ``leader`` takes over."""
         return self._table_name
 
     @property

@@ -32,7 +32,6 @@ from trident_py.rows.schema import clipped
 from trident_py.states.fenced import StateHeader
 from trident_py.states.sql.columns import declared_fields, loaded_rows
 from trident_py.states.sql.dialect import Connection, Database, Dialect
-from trident_py.states.sql.removals import RemovedRows
 from trident_py.states.sql.table import HEADERS, Headers, Table, placed
 
 MADE_MAX = 10**10
@@ -249,7 +248,7 @@ class TableMove:
             self.database.write(connection, insert, rows)
         marks.write(connection, now.name, evolve(mark, made=made))
         _begin_again(connection, of)
-        connection.execute(f"DROP TABLE IF EXISTS {RemovedRows(self.before).there}")
+        connection.execute(f"DROP TABLE IF EXISTS {placed(of, self.before.schema, self.before.removed)}")
         names = {
             "old": self.before.there,
             "filled": filled,

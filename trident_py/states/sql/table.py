@@ -286,6 +286,11 @@ class Table(AnyTable):
         """The mark that is written into the table when it is made; a table that another program makes lacks it."""
         return f"_{self.name}_made_{self.made}"
 
+    @property
+    def removed(self) -> str:
+        """The name of the table of rows that the last transaction has removed."""
+        return f"_{self.name}_removed"
+
     def check(self, found: FoundTable) -> None:
         """Check that the table is the one that was made, with the same columns.
 

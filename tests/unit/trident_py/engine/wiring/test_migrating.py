@@ -15,15 +15,12 @@ from attrs import define, field
 from coordinators.backends.local import LocalRecordStore
 from trident_py.errors import StateError, TopologyError, TridentError
 from trident_py.interfaces.operations import CombinerAggregator
-from trident_py.interfaces.states import StateFactory
 from trident_py.operations.builtin import Count
 from trident_py.spouts.fixed import FixedBatchSpout
-from trident_py.states.memory import MemoryMapState
 from trident_py.states.sql.sqlite import SQLiteState
 from trident_py.states.sql.state import SQLMapState
 from trident_py.testing import LocalCoordination, run_batches
 from trident_py.topology import TridentTopology
-from trident_py.windows import TumblingCount
 
 WORDS = ["a", "b", "a", "c", "a", "b"]
 
@@ -261,70 +258,3 @@ def test_dropped_parts_are_let_go(program: Program) -> None:
     assert program.values("counts") == {"a": 1, "b": 1}
     assert program.run(program.version("log", "sums", texts=False, words=4)) == [2]
     assert program.values("sums") == {"a": 2, "b": 1, "c": 1}
-
-
-# --- declarations -----------------------------------------------------------------------------------------------------
-
-
-def counting(factory: StateFactory) -> TridentTopology:
-    topology = TridentTopology("wc")
-    stream = topology.new_stream("log", FixedBatchSpout("word string", 2, ("a",)))
-    stream.group_by("word").persistent_aggregate(factory, Count(), "n")
-    stream.name("last").window(TumblingCount(2), "word", Count(), "n")
-    return topology
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "say what changes: rename=, widen=, add=, with_= or drop=True"),
-        ({"rename": "counts"}, "rename is another name, or fields as"),
-        ({"rename": {"n": 1}}, "rename is given by field"),
-        ({"widen": "bigint"}, "widen is given by field"),
-        ({"widen": {"n": "wide"}}, "expected a type"),
-        ({"with_": 5}, "with_ is a function with a name"),
-        ({"add": "n"}, "add is {'field': value}, not 'n'"),
-        ({"add": {"n": 1}, "with_": as_text}, "give with_= or add="),
-        ({"drop": True, "rename": "totals"}, "drop is True or False, and True only without other arguments"),
-    ],
-)
-def test_wrong_arguments_are_told_at_once(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(TopologyError, match=r"topology 'wc', migrate\('counts'\): ") as raised:
-        TridentTopology("wc").migrate("counts", **arguments)
-    assert message in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("calls", "message"),
-    [
-        ([("counts", {"drop": True})], "it is still declared; leave it out of the topology, or leave out this call"),
-        (
-            [("old", {"rename": "neww"})],
-            "there is no spout, state or sink 'neww'; declare it, or call migrate('old'",
-        ),
-        ([("counts", {"rename": "log"})], "'counts' is declared, too; a part that is renamed has only its new name"),
-        ([("log", {"with_": as_text})], "a spout has no values; it can be renamed or dropped"),
-        ([("last-old", {"rename": "last"})], "a window can't be migrated: its table is named after it"),
-        (
-            [("sums", {"rename": "counts", "with_": as_text}), ("counts", {"with_": retold})],
-            "two calls change the same values; leave out the one of an earlier version",
-        ),
-    ],
-)
-def test_calls_that_do_not_fit_the_topology_are_told_before_anything_is_started(
-    tmp_path: Path, calls: list[tuple[str, dict[str, Any]]], message: str
-) -> None:
-    topology = counting(SQLiteState(tmp_path / "s.db", table="counts"))
-    for name, arguments in calls:
-        topology.migrate(name, **arguments)
-    with pytest.raises(TopologyError) as raised:
-        run_batches(topology)
-    assert message in str(raised.value)
-    assert not [*tmp_path.iterdir()]
-
-
-def test_values_of_other_states_are_refused_by_name() -> None:
-    topology = counting(MemoryMapState.factory())
-    topology.migrate("log-state", with_=as_text)
-    with pytest.raises(TopologyError, match="values of SQLiteState, PostgresState and MySQLState can be migrated"):
-        run_batches(topology)
