@@ -143,7 +143,7 @@ class _Names:
                     f"spout {name!r} can't be dropped: {len(begun)} of its batches have begun and are not committed. "
                     f"To fix this: start the version that has it once more and stop() it, which commits them"
                 )
-        for name in sorted({*self.spouts, *self.outputs, *self.dropped_spouts}):
+        for name in sorted({*self.spouts, *self.outputs, *self.dropped_spouts, *self.dropped_outputs}):
             if name in self._parked():
                 yield (
                     f"{name!r} can't be renamed or dropped: parked transactions or dead letters have rows of it. "

@@ -145,8 +145,10 @@ def test_a_dropped_state_is_forgotten() -> None:
 def test_parked_rows_of_a_part_come_first(entry: Parked | str) -> None:
     letters = Parked(txid=7, number=0, definition={}, letters_of="counts")
     parked = ParkedList(entries=(letters if isinstance(entry, str) else entry,))
-    text = refused(evolve(ran(NEW, *USUAL, upto=19), parked=parked), NOW, *RENAMED)
-    assert "can't be renamed or dropped: parked transactions or dead letters have rows of it. To fix this" in text
+    dropped = [Migration(name=name, is_dropped=True) for name in ("lines", "counts")]
+    for entries, calls in ((NOW, RENAMED), ((spout("other"),), dropped)):
+        text = refused(evolve(ran(NEW, *USUAL, upto=19), parked=parked), entries, *calls)
+        assert "can't be renamed or dropped: parked transactions or dead letters have rows of it. To fix this" in text
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

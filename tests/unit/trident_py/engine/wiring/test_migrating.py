@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +15,7 @@ from attrs import define, field
 
 from coordinators.backends.local import LocalRecordStore
 from trident_py.errors import StateError, TopologyError, TridentError
+from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.operations.builtin import Count
 from trident_py.spouts.fixed import FixedBatchSpout
@@ -239,8 +241,11 @@ def test_a_state_of_which_others_lack_the_last_transaction_is_not_migrated(progr
         with pytest.raises(TridentError):
             program.run(program.old(words=4))
     before = [program.rows("counts"), program.rows("sums")]
-    with pytest.raises(TopologyError, match=r"because of a crash between their commits.*start the version that began"):
+    with pytest.raises(TopologyError, match=r"because of a crash between their commits.*start the version") as raised:
         program.run(program.new())
+    accepted = TridentConfig(accept=re.findall(r"accept=\['(torn:[^']+)'\]", str(raised.value)))
+    with pytest.raises(StateError, match=r"state 'totals' can't be migrated now: the topology is at transaction 2"):
+        program.new().start(accepted, coordination=program.coordination)
     assert [program.rows("counts"), program.rows("sums")] == before
     assert program.run(program.old(words=4)) == [2]
     assert program.run(program.new(words=6)) == [3]
