@@ -193,15 +193,34 @@ def retold(value: str) -> str:
     return value
 
 
-def odd(program: Program, words: int, function: Callable[[str], str] | None = retold) -> TridentTopology:
+def told_back(value: str) -> str:
+    return f"{value}0"
+
+
+def odd(
+    program: Program,
+    words: int,
+    function: Callable[[str], str] | None = retold,
+    aggregator: CombinerAggregator[str] | None = None,
+) -> TridentTopology:
+    """Count in texts, by `Texts` without a migration, and by `Other` with one."""
     topology = TridentTopology("wc")
     stream = topology.new_stream("lines", FixedBatchSpout("word string", 2, *[(word,) for word in WORDS[:words]]))
-    aggregator = Texts() if function is None else Other()
+    counting = aggregator or (Other() if function else Texts())
     state = SQLiteState(program.at / "0.db", table="counts")
-    stream.group_by("word").persistent_aggregate(state, aggregator, "n string")
+    stream.group_by("word").persistent_aggregate(state, counting, "n string")
     if function is not None:
         topology.migrate("counts", with_=function)
     return topology
+
+
+def test_values_are_migrated_again_by_another_function(program: Program) -> None:
+    program.run(odd(program, 2, None))
+    program.run(odd(program, 2))
+    with pytest.raises(TopologyError, match="and function 'retold' of migrate"):
+        program.run(odd(program, 2, retold, Texts()))
+    program.run(odd(program, 2, told_back, Texts()))
+    assert program.values("counts") == {"a": "10", "b": "10"}
 
 
 def test_values_of_the_same_type_are_migrated_once_for_another_aggregator(program: Program) -> None:
