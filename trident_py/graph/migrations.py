@@ -84,6 +84,15 @@ class DeclaredMigration:
         return bool(self.fields or self.widen or self.add or self.function)
 
     @property
+    def described(self) -> str:
+        """Its arguments, for ``explain()``."""
+        widened = {name: kind.simpleString() for name, kind in self.widen.items()}
+        told = {"rename": self.rename or dict(self.fields), "widen": widened, "add": dict(self.add)}
+        given = [f"{name}={value!r}" for name, value in told.items() if value]
+        function = [f"with_={self.for_record.function}"] if self.function else []
+        return ", ".join([*given, *function, *(["drop=True"] if self.drop else [])])
+
+    @property
     def for_record(self) -> Migration:
         """Return it as the record needs it."""
         words = (_FIELDS if self.fields or self.widen or self.add else frozenset()) | (

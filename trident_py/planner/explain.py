@@ -131,7 +131,7 @@ def explain(graph: Graph) -> str:
     for node in committing:
         lines += [f"  {line}" for line in _commit(graph, node, together)]
     lines += [] if committing else ["  nothing: commits acknowledge themselves"]
-    return "\n".join([*lines, *_asked(graph)]) + "\n"
+    return "\n".join([*lines, *_asked(graph), *_migrated(graph)]) + "\n"
 
 
 def _asked(graph: Graph) -> Iterator[str]:
@@ -145,6 +145,13 @@ def _asked(graph: Graph) -> Iterator[str]:
     for each in plans:
         yield f"  {each.function}"
         yield from (f"      {line}" for line in _way(each.answer))
+
+
+def _migrated(graph: Graph) -> Iterator[str]:
+    """Yield the migrations, which a start carries out once."""
+    if graph.migrations:
+        yield from ("", "migrations: at the start, if they were not carried out before")
+        yield from (f"  {each.name}: {each.described}" for each in graph.migrations)
 
 
 def _way(node: Node) -> Iterator[str]:

@@ -32,6 +32,12 @@ def test_the_record_is_told_names_and_the_facts_that_may_change() -> None:
     assert values.for_record.function == "as_text"
     assert dropped == DeclaredMigration(name="other", drop=True)
     assert dropped.for_record == Migration(name="other", is_dropped=True)
+    assert [each.described for each in topology._graph.migrations] == [
+        "rename='log'",
+        "rename={'count': 'n'}, widen={'n': 'bigint'}",
+        "with_=as_text",
+        "drop=True",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -153,3 +153,12 @@ def test_it_says_how_small_batches_are_processed(case: str) -> None:
     topology = TridentTopology("small")
     declare(topology.new_stream("lines", FixedBatchSpout("n int", 2)), topology)
     assert expected in topology.explain()
+
+
+def test_it_lists_migrations() -> None:
+    topology = TridentTopology("migrated")
+    kept(topology.new_stream("log", FixedBatchSpout("n int", 2)))
+    assert "migrations" not in topology.explain()
+    topology.migrate("lines", rename="log")
+    expected = "migrations: at the start, if they were not carried out before\n  lines: rename='log'\n"
+    assert topology.explain().endswith(expected)
