@@ -55,10 +55,10 @@ def _check(each: DeclaredMigration, final: str, spouts: set[str], outputs: Mappi
 def _check_calls(calls: list[DeclaredMigration], output: Output) -> None:
     if not calls:
         return
-    if output.kind == "window":
+    if output.kind not in ("state", "sink"):
         raise TopologyError(
-            "a window can't be migrated: its table is named after it, and its rows depend on its fields; keep the "
-            "stored name by Stream.name(…), or declare a new window, which begins empty"
+            f"a {output.kind} can't be migrated: its table is named after it, and what it has stored depends on its "
+            f"fields; keep the stored name by Stream.name(…), or declare a new {output.kind}, which begins empty"
         )
     if any(each.changes_values for each in calls) and not isinstance(output.factory, SQLState):
         made = type(output.factory).__name__ if output.factory else f"a {output.kind}"
