@@ -374,6 +374,9 @@ class OutputChanges:
     def _joined(self, now: Declaration) -> int:
         """Return the first transaction of an output."""
         joined = self.findings.record.states.get(now.name)
+        if joined is None:  # a function that is declared from the beginning has nothing to migrate, ever
+            functions = [each.function for each in self.declarations.migrations_of(now.name) if each.function]
+            self.findings.used += [migrated_text(now.name, function) for function in functions]
         if joined is None and self.at > 1:
             earlier = "transaction 1" if self.at == 2 else f"the {self.at - 1} before it"
             self.findings.lines.append(

@@ -81,7 +81,15 @@ def migrated_text(output: str, function: str) -> str:
 def migrating(before: CoordinatorRecord, after: CoordinatorRecord) -> frozenset[str]:
     """Return the states with values that are migrated between the two."""
     texts = after.accepted[len(before.accepted) :]
-    return frozenset(text.split(":", 1)[1].rpartition(":")[0] for text in texts if text.startswith(f"{MIGRATED}:"))
+    return frozenset(_output_of(text) for text in texts if _is_migrated(text)) & before.states.keys()
+
+
+def _is_migrated(text: str) -> bool:
+    return text.startswith(f"{MIGRATED}:")
+
+
+def _output_of(text: str) -> str:
+    return text.removeprefix(f"{MIGRATED}:").rpartition(":")[0]
 
 
 @frozen(kw_only=True)
@@ -200,9 +208,17 @@ class _Names:
             committing=tuple(self._pin(pin, metadata) for pin in record.committing),
             states=outputs(record.states),
             gaps=outputs(record.gaps),
+            accepted=tuple(self._accepted(text) for text in record.accepted),
             bad_rows={txid: kept for txid, rows in record.bad_rows.items() if (kept := self._bad_rows(rows))},
             declared=None if record.declared is None else self._declared().json,
         )
+
+    def _accepted(self, text: str) -> str:
+        """Return the text under the new name of its state: a function that has migrated it never does it again."""
+        name = _output_of(text)
+        if not _is_migrated(text) or name not in self.outputs:
+            return text
+        return migrated_text(self.outputs[name], text.rpartition(":")[2])
 
     def _bad_rows(self, rows: Sequence[BadRow]) -> tuple[BadRow, ...]:
         return tuple(

@@ -183,6 +183,25 @@ def test_a_function_never_migrates_twice() -> None:
     assert changed_to(record, "as_max", *WORDS, aggregator="Max").refusals == ()
 
 
+def test_a_function_never_migrates_twice_under_another_name_of_the_state() -> None:
+    record = changed_to(ran(NEW, *USUAL, upto=19), "as_sum", *WORDS).record
+    calls = (RENAMED[1], Migration(name="counts", words=WORDS, function="as_sum"))
+    now = (spout(), state("totals", aggregator=["Max"]))
+    found = taken(record, now, *calls)
+    assert found.accepted == (migrated_text("totals", "as_sum"),)
+    (text,) = compared(found, Declarations(now, (), calls)).refusals
+    assert "and function 'as_sum' of migrate() has migrated its values before" in text
+
+
+def test_a_function_that_is_declared_from_the_beginning_never_migrates() -> None:
+    found = changed_to(NEW, "as_sum", *WORDS)
+    assert found.record.accepted == (migrated_text("counts", "as_sum"),)
+    assert migrating(NEW, found.record) == frozenset()
+    later = evolve(found.record, current_txid=20)
+    (text,) = changed_to(later, "as_sum", *WORDS, aggregator="Max").refusals
+    assert "and function 'as_sum' of migrate() has migrated its values before" in text
+
+
 def test_what_the_migration_does_not_name_is_refused_as_ever() -> None:
     record = ran(NEW, *USUAL, upto=19)
     (text,) = changed_to(record, "", "value").refusals
