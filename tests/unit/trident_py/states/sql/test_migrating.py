@@ -203,6 +203,7 @@ def in_place(url: str, number: int) -> Move:
     return Move(url, name, name, OLD, migration, after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("move_of", [to_other_table, in_place])
 def test_a_migration_that_is_killed_before_any_statement_is_done_or_not_done(
     url: str, monkeypatch: pytest.MonkeyPatch, move_of: Callable[[str, int], Move]
