@@ -25,7 +25,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.spouts import ITridentSpout, Replay
 from trident_py.interfaces.states import State
 from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import Leaf, Participant, everything
+from trident_py.participants.participant import Leaf, Participant, SinkParticipant, everything
 from trident_py.participants.states import StateParticipant
 from trident_py.planner.plan import Branch, Plan
 from trident_py.rows.schema import select, shown
@@ -216,9 +216,16 @@ def _dropping_late(participants: Sequence[Participant]) -> Iterator[str]:
 
 
 def _take_groups(participants: Sequence[Participant]) -> bool:
-    """Return true if at least one output commits, and each that does can commit several transactions in one step."""
+    """Return true if at least one output commits, and each that does can commit several transactions in one step.
+
+    A sink may refuse rows when it commits. Then its transaction can be parked only if no other output has a later one.
+    So a sink takes groups only if everything commits in one step with it.
+    """
     committing = [participant for participant in participants if participant.capabilities.commits]
-    return bool(committing) and all(participant.takes_groups for participant in committing)
+    steps = {id(participant.shared or participant) for participant in committing}
+    refuses = any(isinstance(participant, SinkParticipant) for participant in committing)
+    in_one_step = len(steps) == 1 or not refuses
+    return bool(committing) and in_one_step and all(participant.takes_groups for participant in committing)
 
 
 def _needs_intents(plan: Plan, participants: Sequence[Participant]) -> bool:

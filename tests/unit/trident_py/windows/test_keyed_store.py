@@ -31,7 +31,7 @@ def state() -> MemoryMapState[Any]:
     return begun(MemoryMapState())
 
 
-def test_values_of_every_type_come_back_as_they_were(state: MemoryMapState[Any]) -> None:
+def test_values_of_every_type_that_a_function_keeps_come_back(state: MemoryMapState[Any]) -> None:
     store = KeyedStore(schema=schema_of(TYPES))
     make = row_class(tuple(store.schema.names))._make
     records = {
