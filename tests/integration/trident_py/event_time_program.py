@@ -5,15 +5,13 @@ Call it with ZooKeeper's address, a directory, and after how many rows of window
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from trident_py import Count, FixedBatchSpout, SlidingDuration, SQLiteState, Sum, TridentConfig, TridentTopology
+from tests.integration.trident_py.dying import main
+from trident_py import Count, FixedBatchSpout, SlidingDuration, SQLiteState, Sum, TridentTopology
 from trident_py.streams.stream import Stream
 from trident_py.windows import SessionWindow, TumblingDuration
 
@@ -65,22 +63,11 @@ def declare(topology: TridentTopology, stream: Stream, directory: Path, dies: An
     return made
 
 
-def main() -> None:
-    zookeeper, directory, left = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-
-    def dies() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    topology = TridentTopology("killed")
+def declare_readings(topology: TridentTopology, directory: Path, dies: Any) -> None:
+    """Declare all windows over the rows."""
     stream = topology.new_stream("readings", FixedBatchSpout(SCHEMA, 20, *rows(400)))
     declare(topology, stream, directory, dies)
-    config = TridentConfig(zookeeper=zookeeper, session_timeout=2, state_dir=directory / "state", max_spout_pending=3)
-    with topology.start(config) as query:
-        query.process_all_available(120)
 
 
 if __name__ == "__main__":
-    main()
+    main(declare_readings)

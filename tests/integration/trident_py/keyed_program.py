@@ -5,16 +5,14 @@ Call it with ZooKeeper's address, a directory, and after how many results and la
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.integration.trident_py.dying import main
 from tests.integration.trident_py.event_time_program import SCHEMA, rows
-from trident_py import Count, FixedBatchSpout, SQLiteState, TridentConfig, TridentTopology
+from trident_py import Count, FixedBatchSpout, SQLiteState, TridentTopology
 from trident_py.operations import KeyedFunction, KeyState, Timers
 from trident_py.streams.stream import Stream
 
@@ -60,21 +58,10 @@ def declare(stream: Stream, directory: Path, dies: Any) -> Stream:
     return visits
 
 
-def main() -> None:
-    zookeeper, directory, left = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-
-    def dies() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    topology = TridentTopology("killed")
+def declare_readings(topology: TridentTopology, directory: Path, dies: Any) -> None:
+    """Declare the function over the rows."""
     declare(topology.new_stream("readings", FixedBatchSpout(SCHEMA, 20, *rows(400))), directory, dies)
-    config = TridentConfig(zookeeper=zookeeper, session_timeout=2, state_dir=directory / "state", max_spout_pending=3)
-    with topology.start(config) as query:
-        query.process_all_available(120)
 
 
 if __name__ == "__main__":
-    main()
+    main(declare_readings)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,6 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tests.integration.trident_py import event_time_program
+from tests.integration.trident_py.dying import run_over_kills
 from tests.integration.trident_py.event_time_program import LAST, SCHEMA, UNREAD, WINDOWS, declare, rows
 from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, Failing, config, select
 from trident_py import FixedBatchSpout, SQLSink, TridentConfig, TridentTopology
@@ -83,16 +82,7 @@ def test_windows_are_those_of_spark_over_kills_in_the_middle_of_commits(
     spark: SparkSession, zookeeper: str, tmp_path: Path
 ) -> None:
     """A kill comes after the commit of a window, and before those of what follows from it."""
-    for dies_after in (1, 5, 30, 60, 0):
-        done = subprocess.run(
-            [sys.executable, event_time_program.__file__, zookeeper, str(tmp_path), str(dies_after)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert (done.returncode == -9) == bool(dies_after), done.stderr[-2000:]
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_over_kills(event_time_program.__file__, zookeeper, tmp_path, (1, 5, 30, 60))
     for name in WINDOWS:
         check(spark, tmp_path, rows(400), name)
     assert sorted(fired(tmp_path, UNREAD)) == sorted(fired(tmp_path, "tumbling"))

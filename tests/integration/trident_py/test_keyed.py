@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tests.integration.trident_py import keyed_program
+from tests.integration.trident_py.dying import run_over_kills
 from tests.integration.trident_py.event_time_program import SCHEMA, rows
 from tests.integration.trident_py.keyed_program import declare
 from tests.integration.trident_py.test_event_time import answer, fired
@@ -62,16 +61,7 @@ def test_visits_are_sessions_of_spark_over_kills_in_the_middle_of_commits(
     spark: SparkSession, zookeeper: str, tmp_path: Path
 ) -> None:
     """A kill comes after the commit of the function's state, and before those of what follows from it."""
-    for dies_after in (1, 5, 30, 60, 0):
-        done = subprocess.run(
-            [sys.executable, keyed_program.__file__, zookeeper, str(tmp_path), str(dies_after)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert (done.returncode == -9) == bool(dies_after), done.stderr[-2000:]
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_over_kills(keyed_program.__file__, zookeeper, tmp_path, (1, 5, 30, 60))
     check(spark, tmp_path, rows(400))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import subprocess
-import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -16,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from tests.integration.trident_py import time_join_program
+from tests.integration.trident_py.dying import run_over_kills
 from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, ROOT, Failing, config, select
 from tests.integration.trident_py.time_join_program import HOWS, LEFT, RIGHT, START, WITHIN, declare, sides
 from trident_py import Count, FixedBatchSpout, SQLiteState, SQLSink, TridentConfig, TridentTopology
@@ -75,16 +74,7 @@ def test_joins_over_time_are_those_of_spark_over_kills_in_the_middle_of_commits(
     spark: SparkSession, zookeeper: str, tmp_path: Path
 ) -> None:
     """A kill comes after the commit of a join, and before those of what follows from it."""
-    for dies_after in (1, 5, 30, 150, 0):
-        done = subprocess.run(
-            [sys.executable, time_join_program.__file__, zookeeper, str(tmp_path), str(dies_after)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert (done.returncode == -9) == bool(dies_after), done.stderr[-2000:]
-    assert done.returncode == 0, done.stderr[-2000:]
+    run_over_kills(time_join_program.__file__, zookeeper, tmp_path, (1, 5, 30, 150))
     for how in HOWS:
         check(spark, tmp_path, 400, how)
 

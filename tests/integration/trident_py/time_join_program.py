@@ -5,15 +5,13 @@ Call it with ZooKeeper's address, a directory, and after how many joined and lat
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from trident_py import Count, FixedBatchSpout, SQLiteState, TridentConfig, TridentTopology
+from tests.integration.trident_py.dying import main
+from trident_py import Count, FixedBatchSpout, SQLiteState, TridentTopology
 from trident_py.streams.stream import Stream
 
 LEFT, RIGHT = "id string, n bigint, at timestamp", "at timestamp, m bigint, id string"
@@ -66,26 +64,15 @@ def declare(topology: TridentTopology, left: Stream, right: Stream, directory: P
     return found
 
 
-def main() -> None:
-    zookeeper, directory, left = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-
-    def dies() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    topology = TridentTopology("killed")
+def declare_sides(topology: TridentTopology, directory: Path, dies: Any) -> None:
+    """Declare all joins over the rows of both sides."""
     lefts, rights = sides(400)
     streams = (
         topology.new_stream("lefts", FixedBatchSpout(LEFT, 20, *lefts)),
         topology.new_stream("rights", FixedBatchSpout(RIGHT, 20, *rights)),
     )
     declare(topology, *streams, directory, dies)
-    config = TridentConfig(zookeeper=zookeeper, session_timeout=2, state_dir=directory / "state", max_spout_pending=3)
-    with topology.start(config) as query:
-        query.process_all_available(120)
 
 
 if __name__ == "__main__":
-    main()
+    main(declare_sides)
