@@ -276,7 +276,7 @@ def reads_late(origins: Iterable[Node]) -> bool:
 
 
 def check_fenced(factory: StateFactory, what: str) -> None:
-    """Check that a state keeps a commit token with the data of ``what``.
+    """Check that a state keeps a commit token with its data; ``what`` needs the state.
 
     Raises:
         TopologyError: it doesn't.
@@ -286,7 +286,7 @@ def check_fenced(factory: StateFactory, what: str) -> None:
 
 
 def check_keeps(factory: StateFactory, what: str) -> None:
-    """Check that a state doesn't forget the data of ``what``, which is in the plural.
+    """Check that a state doesn't forget its data; ``what``, in the plural, needs the data.
 
     Raises:
         TopologyError: it does.

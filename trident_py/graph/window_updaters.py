@@ -158,7 +158,7 @@ class EventUpdater(TimedUpdater):
 
 @frozen(kw_only=True)
 class TimedRows(ABC):
-    """Turns the rows that the driver receives into those of windows by event time.
+    """Converts the rows that the driver receives to rows of windows by event time.
 
     Attributes:
         by: the fields whose values name the partition of a row; empty: all rows are one partition.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from attrs import frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import SpoutError, TopologyError
+from trident_py.rows.moments import moment
 from trident_py.rows.schema import arrow_schema, schema_of, shown
 from trident_py.spouts.files.content import check_reached
 
@@ -23,7 +23,6 @@ CHUNK_ROWS = 65_536
 """The rows of a batch that a task yields at once."""
 
 _PATH, _POSITION = t.StructField("_path", t.StringType()), t.StructField("_position", t.LongType())
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BINARY = schema_of("path string, modificationTime timestamp, length bigint, content binary")
 
 
@@ -188,7 +187,7 @@ class BinaryFiles(WholeFormat):
     def _rows(self, portion: Portion) -> Iterator[pa.RecordBatch]:
         with open(portion.path, "rb") as file:
             content, status = file.read(), os.fstat(file.fileno())
-        at = _EPOCH + timedelta(microseconds=status.st_mtime_ns // 1000)
+        at = moment(status.st_mtime_ns // 1000)
         row = {"path": portion.path, "modificationTime": at, "length": len(content), "content": content}
         yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(_BINARY))
 

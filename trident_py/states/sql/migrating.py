@@ -72,7 +72,7 @@ class ValueMigration:
     called: str = ""
 
     def check(self, before: Table, now: Table) -> None:
-        """Check that it leads from the fields of one table to those of the other.
+        """Check that it leads from the fields of one table to the fields of the other.
 
         Raises:
             StateError: it doesn't.
