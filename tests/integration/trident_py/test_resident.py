@@ -252,6 +252,7 @@ def test_the_port_is_not_given_back_before_the_tasks_have_ended(
     assert happened == ["a task has connected", "the port is given back"]
 
 
+@pytest.mark.local  # a cluster may grow, so it isn't refused there
 def test_tasks_that_would_take_all_slots_are_refused(spark: SparkSession) -> None:
     slots = parallelism(spark)
     topology = TridentTopology("greedy")
