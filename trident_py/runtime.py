@@ -330,15 +330,16 @@ class _Leadership:
 
     def _outputs(self) -> tuple[list[Participant], StateReads]:
         process = self.process
+        thread = CommitThread(process.config.message_timeout)
         context = ParticipantContext(
             config=process.config,
             metrics=process.metrics,
-            spark=process.engine.commit_spark(self.store.epoch),
+            spark=process.engine.commit_spark(self.store.epoch, thread),
             transactions=process.transactions,
         )
         participants, states = assembled(process.plan, context)
         plan_migrations(process.plan.graph, participants)
-        return participants, StateReads(process.name, states, CommitThread(process.config.message_timeout))
+        return participants, StateReads(process.name, states, thread)
 
     def _spouts(self) -> list[SpoutThreads]:
         return [SpoutThreads.of(*self._halves(spout)) for spout in self.process.plan.spouts]

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import StructType
 
 from trident_py.rows.schema import select
-from trident_py.spark.frames import PLACE, DeferredScan, column, map_batches, place
+from trident_py.spark.frames import DeferredScan, column, in_order, map_batches
 from trident_py.spark.resources import StageResources
 from trident_py.worker.failures import Stage
 from trident_py.worker.pipeline import NO_ROW, ProjectStep, RowPipeline, Step
@@ -102,14 +102,6 @@ class Flow:
         if self.rows.steps:
             return self.then(project_step(self.schema, names))
         return self.replaced(lambda frame: frame.select(*map(column, names)), select(self.schema, names))
-
-
-def in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> DataFrame:
-    """Apply ``shuffle`` to ``frame``, and keep the rows of each partition in their order in ``frame``.
-
-    Spark reads the blocks of a shuffle as they arrive, in another order in each attempt.
-    """
-    return shuffle(frame.withColumn(PLACE, place())).sortWithinPartitions(PLACE).drop(PLACE)
 
 
 def project_step(schema: StructType, names: Sequence[str]) -> ProjectStep:

@@ -17,7 +17,7 @@ from trident_py.graph.commit_rows import CommitWay, NodeRows, RowsOfEnd
 from trident_py.graph.graph import Engine, Node, Operation
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.interfaces.states import TASKS, StateFactory, StateKind
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Downstream, Leaf, Participant, Rows
 from trident_py.rows.schema import arrow_table
@@ -224,7 +224,8 @@ def state_identity(factory: StateFactory, made_of: Mapping[str, Json], shards: i
 def described_state(factory: StateFactory, title: str) -> str:
     """Describe a factory, and the use of its state."""
     going = f", keys go after {factory.ttl} without a write" if factory.ttl else ""
-    return f"{described_factory(factory)}, {title}{going}"
+    where = ", in Spark's tasks if a batch is large" if factory.placement == TASKS else ""
+    return f"{described_factory(factory)}, {title}{going}{where}"
 
 
 def described_factory(factory: StateFactory) -> str:

@@ -19,11 +19,21 @@ from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import RowsSink, TransactionalSink
 from trident_py.interfaces.spouts import Replay
-from trident_py.interfaces.states import FencedState, StagingState, StateFactory, StateKind, StateUpdater
+from trident_py.interfaces.states import (
+    DRIVER,
+    TASKS,
+    FencedState,
+    StagingState,
+    StateFactory,
+    StateKind,
+    StateUpdater,
+    TaskedState,
+)
 from trident_py.operations.builtin import SparkAggregator
 from trident_py.participants.context import ParticipantContext
 from trident_py.participants.participant import Participant, SinkParticipant
 from trident_py.participants.states import AggregateParticipant, StagedParticipant, UpdateParticipant
+from trident_py.participants.tasked import TaskedAggregateParticipant, TaskedUpdateParticipant
 from trident_py.rows.schema import fields_text, select, shown
 from trident_py.spark.frames import column
 from trident_py.states.shards import made
@@ -108,21 +118,15 @@ class AggregateState(Output):
         state, keys = made(self.typed(fields), context.config, context.metrics, place.shards), len(fields.keys.fields)
         if isinstance(state, FencedState):
             state.tells_rolled_back = place.new_values is not None and bool(place.new_values.replacing)
-        if not isinstance(aggregator, CombinerAggregator):
-            inputs = fields.seen.names
-        elif isinstance(state, StagingState) and downstream is None and place.by_tasks:
-            return StagedParticipant(name=self.name, state=state, aggregator=aggregator, keys=keys)
-        else:
-            inputs = []
-        return AggregateParticipant(
-            name=self.name,
-            state=state,
-            aggregator=aggregator,
-            keys=keys,
-            inputs=inputs,
-            downstream=downstream,
-            downstream_outputs=following,
-        )
+        combines = isinstance(aggregator, CombinerAggregator)
+        made_of: dict[str, Any] = {"name": self.name, "state": state, "aggregator": aggregator, "keys": keys}
+        inputs = () if combines else fields.seen.names
+        if isinstance(state, StagingState) and downstream is None and place.by_tasks:
+            if isinstance(state, TaskedState) and context.spark and not state.merges(aggregator):
+                return TaskedAggregateParticipant(**made_of, inputs=inputs, spark=context.spark)
+            if combines:
+                return StagedParticipant(**made_of)
+        return AggregateParticipant(**made_of, inputs=inputs, downstream=downstream, downstream_outputs=following)
 
     def typed(self, fields: AggregatedFields) -> StateFactory:
         """Return the factory with these types.
@@ -207,14 +211,15 @@ class UpdatedState(Output):
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Return the updater, its input fields, and the facts of the factory."""
         updated = {"updater": class_names(self.updater), "fields": fields_text(self.fields(source))}
-        return state_identity(self.factory, updated, shards)
+        return state_identity(self.factory, updated, 1 if self.factory.placement == TASKS else shards)
 
     def described(self) -> str:
         return described_state(self.factory, self.title)
 
     def shards(self, asked: int, hinted: int) -> int:
         """Return the number of shards: as asked for, else the parallelism hint, else 1; a fenced state has one."""
-        return 1 if self.factory.kind is StateKind.FENCED else asked or hinted or 1
+        is_one = self.factory.kind is StateKind.FENCED and self.factory.placement == DRIVER
+        return 1 if is_one else asked or hinted or 1
 
     def fields(self, source: StructType) -> StructType:
         return select(source, self.in_fields)
@@ -227,16 +232,20 @@ class UpdatedState(Output):
         downstream, following = place.downstream(context)
         names = place.fields.names
         by = place.spread_by if place.spread_by and set(place.spread_by) <= set(names) else names
-        return UpdateParticipant(
-            name=self.name,
-            state=made(self.factory, context.config, context.metrics, place.shards),
-            updater=self.updater,
-            inputs=names,
-            outputs=self.out_schema.names if self.out_schema else (),
-            places=tuple(map(names.index, by)),
-            downstream=downstream,
-            downstream_outputs=following,
-        )
+        in_tasks = self.factory.placement == TASKS
+        state = made(self.factory, context.config, context.metrics, 1 if in_tasks else place.shards)
+        made_of: dict[str, Any] = {
+            "name": self.name,
+            "state": state,
+            "updater": self.updater,
+            "inputs": names,
+            "outputs": self.out_schema.names if self.out_schema else (),
+            "places": tuple(map(names.index, by)),
+            "parts": place.shards if in_tasks else 1,
+        }
+        if isinstance(state, TaskedState) and downstream is None and place.by_tasks and context.spark:
+            return TaskedUpdateParticipant(**made_of, spark=context.spark)
+        return UpdateParticipant(**made_of, downstream=downstream, downstream_outputs=following)
 
     def __attrs_post_init__(self) -> None:
         if self.factory.lacks_fields:

@@ -22,12 +22,13 @@ from trident_py.graph.outputs import NewValues
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import RemovableMapState, StateFactory, StateKind
+from trident_py.interfaces.states import Columns, RemovableMapState, StateFactory, StateKind
 from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import Columns, CommitRows, Participant, earliest
-from trident_py.participants.states import StateParticipant, UpdateCollector
+from trident_py.participants.participant import CommitRows, Participant, earliest
+from trident_py.participants.states import StateParticipant
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import append, schema_of
+from trident_py.states.changes import UpdateCollector
 from trident_py.states.shards import made
 
 VALUES = ("is_late", "row")

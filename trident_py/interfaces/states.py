@@ -31,6 +31,10 @@ ValueUpdater: TypeAlias = Callable[[T | None], T]
 """``old -> new``. ``old`` is ``None`` for a key that has no value. If ``new`` is `REMOVE`, the key is deleted."""
 
 
+Columns: TypeAlias = Sequence[Sequence[Any]]
+"""The values of each field, for all rows."""
+
+
 class StateKind(Enum):
     """The data by which a state recognises a replay. With the spout's `Replay` it decides how often a row counts."""
 
@@ -62,6 +66,12 @@ class State(ABC):
         """Finish the changes of ``txid``: all of them were made."""
 
 
+DRIVER = "driver"
+"""The placement of a state that changes in the driver's process."""
+
+TASKS = "tasks"
+"""The placement of a state that user code changes in Spark's tasks, if a batch is large."""
+
 AT_LEAST_ONCE = "at-least-once"
 UNLESS_PAUSED = "exactly-once unless a leader that was paused in mid-write wakes up"
 """Guarantee of a state that compares txids, but writes data and txid without a fence."""
@@ -80,6 +90,8 @@ class StateFactory(Identified, ABC):
         volatile: whether its states are empty at the start of each run, so that a change of the topology can't mix
             data.
         ttl: how long a key stays without a write, by the times of transactions; None: forever.
+        placement: where aggregators and updaters change its values: `DRIVER` or `TASKS`. Its states are then
+            `TaskedState`.
     """
 
     guarantee: str = AT_LEAST_ONCE
@@ -87,6 +99,7 @@ class StateFactory(Identified, ABC):
     name: str = ""
     volatile: bool = False
     ttl: timedelta | None = None
+    placement: str = DRIVER
 
     @property
     def lacks_fields(self) -> bool:
@@ -381,6 +394,10 @@ class StagingState(FencedState[T]):
         """
 
     @abstractmethod
+    def merges(self, aggregator: ReducerAggregator[Any] | CombinerAggregator[Any]) -> bool:
+        """Return whether the store itself combines values as ``aggregator`` does."""
+
+    @abstractmethod
     def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[T]) -> None:
         """Combine the rows staged by these tasks into the stored values, within the transaction that staged them.
 
@@ -391,6 +408,60 @@ class StagingState(FencedState[T]):
     @abstractmethod
     def discard(self, tx: SinkTransaction) -> None:
         """Remove the staged rows of ``tx``, which will never commit, as soon as possible."""
+
+
+class StateChange(ABC):
+    """The effect of a batch's rows on a state.
+
+    Attributes:
+        places: the positions of the fields that determine the partition of a row.
+        fields: the number of fields of the rows.
+    """
+
+    @property
+    @abstractmethod
+    def places(self) -> Sequence[int]:
+        """See `StateChange`."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> int:
+        """See `StateChange`."""
+
+    @abstractmethod
+    def apply(self, state: MapState[Any], columns: Columns) -> None:
+        """Change ``state``, which has the keys of one partition, by the rows with these values of each field."""
+
+
+class TaskedState(StagingState[T]):
+    """A state that user code can change in Spark's tasks, in the commit phase, after the transaction before.
+
+    Each task reads the values as they were before the transaction, even if an earlier attempt of it has committed. It
+    stages the new values and reports them, with the commit token that it has read. The driver replaces the values in
+    one transaction, if the token is still the same.
+    """
+
+    @abstractmethod
+    def update(self, tx: SinkTransaction, change: StateChange, frame: DataFrame) -> DataFrame | None:
+        """Prepare to change the state by the rows of ``frame``, partition by partition.
+
+        Returns:
+            A frame that, when run, stages the new values; its rows are the reports. None: ``tx`` is committed already.
+
+        Raises:
+            FencedError: a newer epoch has recovered this state.
+            StateError: ``tx`` is not the next transaction.
+        """
+
+    @abstractmethod
+    def replace_staged(self, reports: Sequence[Sequence[Any]]) -> None:
+        """Replace values by the staged values of these tasks, within the transaction that staged them.
+
+        Raises:
+            StoreBusyException: the staged rows differ from the reports, or the tasks have read another transaction's
+                values; the attempt must be replayed.
+            StateError: two tasks have changed the same key.
+        """
 
 
 def combiner_updater(aggregator: CombinerAggregator[T], partial: T) -> ValueUpdater[T]:

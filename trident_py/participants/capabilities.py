@@ -23,6 +23,7 @@ class Capabilities:
         takes_groups: it commits several transactions in one atomic step, by itself.
         takes_groups_shared: it does so inside a database transaction that it shares with other outputs.
         prepares_again: ``prepare`` may be called again for an attempt after it has raised.
+        stages_in_commit: its commit begins with a Spark job, which only stages.
         reads_all: ``prepare`` runs one action of ours that reads the whole frame, so Spark tasks can report.
     """
 
@@ -35,6 +36,7 @@ class Capabilities:
     takes_groups: bool = False
     takes_groups_shared: bool = False
     prepares_again: bool = False
+    stages_in_commit: bool = False
     reads_all: bool = True
 
     def committing_with(self, others: Iterable[Self]) -> Self:
@@ -44,6 +46,7 @@ class Capabilities:
             self,
             keeps_alive=self.keeps_alive and all(other.keeps_alive for other in them if other.commits),
             is_fenced=self.is_fenced and all(other.is_fenced for other in them),
+            stages_in_commit=self.stages_in_commit or any(other.stages_in_commit for other in them),
         )
 
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from attrs import field, frozen
 from pyspark.sql import SparkSession
 
+from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import State
@@ -18,8 +19,11 @@ class CommitSpark(ABC):
     """Spark, for jobs within a commit."""
 
     @abstractmethod
-    def running(self) -> AbstractContextManager[SparkSession]:
-        """Return a context manager that gives its block a session, in which the block may run jobs."""
+    def running(self, attempt: TransactionAttempt | None = None) -> AbstractContextManager[SparkSession]:
+        """Return a context manager that gives its block a session, in which the block may run jobs.
+
+        If the jobs belong to ``attempt``, they are cancelled with it, and its commit is silent while no task ends.
+        """
 
 
 @frozen(kw_only=True)

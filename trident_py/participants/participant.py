@@ -43,9 +43,6 @@ Downstream: TypeAlias = Callable[[SinkTransaction, Rows, Rows], None]
 """The consumer of ``new_values_stream()``: it receives the rows of the commit phase. It also receives, as a separate
 argument, the keys that only an older attempt of the transaction had changed, with their present values."""
 
-Columns: TypeAlias = Sequence[Sequence[Any]]
-"""The values of each field, for all rows."""
-
 
 def earliest(moments: Iterable[int | None]) -> int | None:
     """Return the earliest of the moments that are not None."""
@@ -139,6 +136,13 @@ class Participant(ABC):
     def receipt_rows(self, receipt: Any) -> int | None:
         """Return the number of rows that the prepared change adds or changes; None if unknown."""
         return None
+
+    def before_commit(self, tx: SinkTransaction, receipt: Any) -> Any:
+        """Do the part of the commit of ``tx`` that comes before the transaction of its database; return the receipt.
+
+        All outputs of a commit step do it before the first of them commits. The transaction before ``tx`` is committed.
+        """
+        return receipt
 
     def commit_group(self, group: Sequence[tuple[SinkTransaction, Any]]) -> None:
         """Make these transactions visible, in this order and in one atomic step; more than one only if it takes groups.

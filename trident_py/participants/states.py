@@ -18,33 +18,30 @@ from pyspark.sql import DataFrame
 
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import CommitToken, TransactionAttempt
-from coordinators.values.error_text import error_text
 from trident_py.errors import StateError
-from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import (
+    Columns,
     GroupState,
     StagingState,
     State,
     StateUpdater,
     ValueUpdater,
-    combiner_updater,
-    reducer_updater,
 )
 from trident_py.participants.capabilities import Capabilities
 from trident_py.participants.participant import (
     Collect,
-    Columns,
     CommitRows,
     Downstream,
     Participant,
     Rows,
 )
-from trident_py.rows.row import column_values, row_class
-from trident_py.states.keys import encode_key, encode_keys
-from trident_py.states.shards import shards_of, spread
+from trident_py.rows.row import column_values
+from trident_py.states.changes import Aggregated, Updated
+from trident_py.states.keys import encode_key, encode_keys, keys_of
+from trident_py.states.shards import shards_of
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.staging import reported_rows
 from trident_py.states.unfenced import check_values, group_state
@@ -278,6 +275,11 @@ class AggregateParticipant(StateParticipant):
     keys: int
     inputs: Sequence[str] = ()
 
+    @property
+    def change(self) -> Aggregated:
+        """The effect of the batch's rows."""
+        return Aggregated(aggregator=self.aggregator, keys=self.keys, inputs=self.inputs)
+
     def check_state(self) -> None:
         check_values(self.state, by_key=bool(self.keys))
 
@@ -291,31 +293,15 @@ class AggregateParticipant(StateParticipant):
         return values
 
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
-        keys: list[tuple[Any, ...]] = list(zip(*columns[: self.keys], strict=True))
-        if self.keys == 0:
-            keys = [()] * len(columns[0])
-        aggregator = self.aggregator
+        keys, aggregator = keys_of(columns, self.keys), self.aggregator
         if isinstance(aggregator, CombinerAggregator) and self._commits.can_remove:
             wanted = self.downstream is not None
             values = self._commits.multi_merge(keys, columns[self.keys], aggregator, returns=wanted)
             return self._with_keys(keys, values) if wanted else []
-        if isinstance(aggregator, CombinerAggregator):
-            updaters = [combiner_updater(aggregator, partial) for partial in columns[self.keys]]
-        else:
-            keys, updaters = self._reductions(keys, columns[self.keys :], aggregator)
+        keys, updaters = self.change.updaters(columns)
         if not self._commits.can_remove:
             updaters = [partial(self._value, updater) for updater in updaters]
         return self._with_keys(keys, self._commits.multi_update(keys, updaters))
-
-    def _reductions(
-        self, keys: list[tuple[Any, ...]], inputs: Columns, aggregator: ReducerAggregator[Any]
-    ) -> tuple[list[tuple[Any, ...]], list[ValueUpdater[Any]]]:
-        rows = map(row_class(tuple(self.inputs))._make, zip(*inputs, strict=True))
-        groups: dict[str, tuple[tuple[Any, ...], list[Any]]] = {}
-        for key, row in zip(keys, rows, strict=True):
-            groups.setdefault(encode_key(key), (key, []))[1].append(row)
-        found = list(groups.values())
-        return [key for key, _ in found], [reducer_updater(aggregator, group) for _, group in found]
 
     def _value(self, updater: ValueUpdater[Any], stored: Any) -> Any:
         """Return the new value for a state that can't remove a key."""
@@ -339,25 +325,6 @@ class AggregateParticipant(StateParticipant):
         return [(*key, value) for key, value in zip(keys, values, strict=True)]
 
 
-@define
-class UpdateCollector(TridentCollector):
-    """Receives the new values that a state updater emits."""
-
-    where: str
-    fields: Sequence[str]
-    rows: list[tuple[Any, ...]] = field(factory=list)
-
-    def emit(self, row: Sequence[Any]) -> None:
-        if not isinstance(row, tuple | list):
-            raise TypeError(f"{self.where}: emitted {row!r}; emit a tuple, list or Row")
-        if len(row) != len(self.fields):
-            raise ValueError(f"{self.where}: emitted {row!r} for the {len(self.fields)} fields {list(self.fields)}")
-        self.rows.append(tuple(row))
-
-    def report_error(self, error: BaseException) -> None:
-        log.error("%s: reported %s", self.where, error_text(error))
-
-
 @define(kw_only=True)
 class UpdateParticipant(StateParticipant):
     """``partition_persist``: a user's updater over the rows of the batch, even if it is empty.
@@ -366,20 +333,22 @@ class UpdateParticipant(StateParticipant):
         inputs: the fields of the rows that the updater receives.
         outputs: the fields of the rows that it emits.
         places: the positions of the inputs that determine a row's shard.
+        parts: the number of partitions of a state with one shard; the updater is called for each.
     """
 
     updater: StateUpdater[Any]
     inputs: Sequence[str]
     outputs: Sequence[str] = ()
     places: Sequence[int] = ()
+    parts: int = 1
+
+    def change(self, attempt: TransactionAttempt) -> Updated:
+        """Return the effect of the rows of ``attempt``."""
+        where = f"state {self.name!r}, attempt {attempt}"
+        return Updated(updater=self.updater, where=where, inputs=self.inputs, outputs=self.outputs, places=self.places)
 
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
-        collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
-        rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
-        keys = [[row[place] for place in self.places] for row in rows]
-        for shard, positions in spread(self.state, keys):
-            self.updater.update_state(shard, [rows[each] for each in positions], collector)
-        return collector.rows
+        return self.change(tx.attempt).spread(shards_of(self.state) * self.parts, columns)
 
 
 @frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -113,3 +113,11 @@ def rows_of_frame(frame: DataFrame) -> pa.Table:
 def kept(frame: DataFrame) -> DataFrame:
     """Return the rows of ``frame``, which one job reads once and the executors keep for as long as it is used."""
     return frame.localCheckpoint(eager=True)
+
+
+def in_order(frame: DataFrame, shuffle: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    """Apply ``shuffle`` to ``frame``, and keep the rows of each partition in their order in ``frame``.
+
+    Spark reads the blocks of a shuffle as they arrive, in another order in each attempt.
+    """
+    return shuffle(frame.withColumn(PLACE, place())).sortWithinPartitions(PLACE).drop(PLACE)

@@ -99,6 +99,17 @@ def stages(session: SparkSession, but_of_group: str) -> dict[str, str]:
     }
 
 
+def tasks_done(session: SparkSession, group: str) -> int | None:
+    """Return the number of ended tasks of the active stages of jobs in ``group``; None for Spark Connect."""
+    context = spark_context(session)
+    if context is None:
+        return None
+    tracker = context.statusTracker()
+    infos = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    found = [tracker.getStageInfo(stage) for info in infos if info is not None for stage in info.stageIds]
+    return sum(each.numCompletedTasks for each in found if each is not None)
+
+
 def cancel(session: SparkSession, tag: str) -> None:
     """Cancel the running jobs with ``tag``. Their Python workers may continue for seconds: this is no fence."""
     context = spark_context(session)

@@ -146,3 +146,8 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "bytes": b64decode,
     "struct": lambda values: tuple(map(_decoded, values)),
 }
+
+
+def keys_of(columns: Sequence[Sequence[Any]], count: int) -> list[tuple[Any, ...]]:
+    """Return the key of each row: its values in the first ``count`` columns."""
+    return list(zip(*columns[:count], strict=True)) if count else [()] * len(columns[0])

@@ -48,13 +48,22 @@ def shards_of(state: State) -> tuple[State, ...]:
 
 def spread(state: State, keys: Sequence[Key]) -> Iterator[tuple[State, list[int]]]:
     """Yield every shard of ``state`` with the positions of its keys in ``keys``."""
-    shards = shards_of(state)
+    return spread_over(shards_of(state), keys)
+
+
+def spread_over(shards: Sequence[State], keys: Sequence[Key]) -> Iterator[tuple[State, list[int]]]:
+    """Yield every shard with the positions of its keys in ``keys``."""
     if len(shards) == 1:
         yield shards[0], list(range(len(keys)))
         return
-    numbers = [crc32(text.encode()) % len(shards) for text in encode_keys(keys)]
+    numbers = shard_numbers(keys, len(shards))
     for number, shard in enumerate(shards):
         yield shard, [position for position, its in enumerate(numbers) if its == number]
+
+
+def shard_numbers(keys: Sequence[Key], shards: int) -> list[int]:
+    """Return the number of the shard of each key; it depends only on the key and on the number of shards."""
+    return [crc32(text.encode()) % shards for text in encode_keys(keys)]
 
 
 def gathered(found: Sequence[tuple[Sequence[int], Sequence[V]]], count: int) -> list[V]:

@@ -243,6 +243,15 @@ class CommitLane:
                 return True
         return False
 
+    def is_staging(self, attempt: TransactionAttempt) -> bool:
+        """Return whether the commit of ``attempt`` runs, and may be running a Spark job before its transaction."""
+        match self._current:
+            case CommitGroup(members=[GroupMember(executor=executor)]) as group:
+                return executor.attempt == attempt and self.outputs[group.output].capabilities.stages_in_commit
+            case TryCommit(attempt=tried):
+                return tried == attempt and any(each.capabilities.stages_in_commit for each in self.outputs)
+        return False
+
     # --- one after the other ------------------------------------------------------------------------------------------
 
     def _next(self) -> Iterator[Instruction]:

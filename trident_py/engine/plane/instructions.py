@@ -63,6 +63,13 @@ class CancelEmit:
 
 
 @frozen
+class CancelStaging:
+    """Cancel the Spark job with which the commit of ``attempt`` has begun, if it still runs; the step fails then."""
+
+    attempt: TransactionAttempt
+
+
+@frozen
 class CommitStep:
     """Let an output commit these attempts, in this order and in one atomic step: its `commit_group`.
 
@@ -182,6 +189,7 @@ Instruction = (
     | RunJob
     | CancelJob
     | CancelEmit
+    | CancelStaging
     | CommitStep
     | Abort
     | InspectOutputs

@@ -51,6 +51,7 @@ from trident_py.engine.plane.instructions import (
     Answer,
     CancelEmit,
     CancelJob,
+    CancelStaging,
     CloseSpouts,
     CloseStates,
     DeliverSuccess,
@@ -209,7 +210,10 @@ class DataPlane:
         """
         live = [executor for executor in self._executors.values() if not executor.is_cancelled]
         working = [(executor.attempt, StreamId.BATCH) for executor in live if executor.is_working]
-        return [*working, *((executor.attempt, StreamId.COMMIT) for executor in live if self._lane.is_alive)]
+        return [
+            *working,
+            *((executor.attempt, StreamId.COMMIT) for executor in live if self._lane.is_alive),
+        ]
 
     def counted(self, attempt: TransactionAttempt) -> Counts:
         """Return the counts of a live attempt; the rows of emitted DataFrames are not counted."""
@@ -447,12 +451,15 @@ class DataPlane:
         if executor is None or executor.is_cancelled:
             return
         # No step that commits is cancelled: it may be in the middle of its writes. It goes on, and is then too late.
+        # Only the job that stages for it is cancelled.
         for branch, receipt in executor.cancel().items():
             yield from self._lane.add(Abort(attempt, executor.time, branch, receipt))
         self._batcher.drop(attempt)
         self._counts.cancel(attempt)
         for spout in sorted(executor.emitting):
             yield CancelEmit(attempt, spout)
+        if self._lane.is_staging(attempt):
+            yield CancelStaging(attempt)
         for job in sorted(executor.jobs, key=lambda job: job.branch):
             if all(self._executors[each].is_cancelled for each in job.attempts):  # else the others need the job
                 yield CancelJob(job)

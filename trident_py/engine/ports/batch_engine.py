@@ -18,6 +18,7 @@ from trident_py.engine.plane.emitted import EmittedBatch
 from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.plane.work import Job, JobMember, Processed
+from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.job_names import JobNames
 from trident_py.engine.ports.requests import ByJob
 from trident_py.graph.queries import StateQuery
@@ -135,7 +136,7 @@ class BatchEngine(ABC):
     def request_jobs(self) -> ByJob:
         """The function that runs operations of requests that aren't row operations."""
 
-    def commit_spark(self, epoch: int) -> CommitSpark | None:
+    def commit_spark(self, epoch: int, thread: CommitThread) -> CommitSpark | None:
         """Return the Spark session for jobs within the commits of a leadership; None: such jobs are impossible."""
         return None
 

@@ -31,6 +31,8 @@ class CommitThread:
     patience: float = math.inf
     clock: Callable[[], float] = time.monotonic
     _work: _Work | None = field(default=None, init=False)
+    _tasks_done: Callable[[], int | None] | None = field(default=None, init=False)  # of its Spark job
+    _seen: int = field(default=-1, init=False)
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
@@ -56,3 +58,21 @@ class CommitThread:
             return ""
         work.reported = bool(late)
         return late
+
+    @contextmanager
+    def by_tasks(self, tasks_done: Callable[[], int | None]) -> Iterator[None]:
+        """Let a Spark job do the work within the block; ``tasks_done`` counts its ended tasks, None: it is unknown."""
+        self._seen, self._tasks_done = -1, tasks_done
+        try:
+            yield
+        finally:
+            self._tasks_done = None
+
+    def gets_on(self) -> bool:
+        """Return whether the work has made progress since the last call, which is unknown of work without tasks."""
+        tasks_done = self._tasks_done
+        done = tasks_done() if tasks_done else None
+        if done is None:
+            return True
+        before, self._seen = self._seen, done
+        return done > before

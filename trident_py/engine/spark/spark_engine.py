@@ -16,6 +16,8 @@ from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.batch_engine import BatchEngine, BatchWork, Ended, Jobs
+from trident_py.engine.ports.commit_thread import CommitThread
+from trident_py.engine.ports.job_names import JobNames
 from trident_py.engine.ports.requests import ByJob
 from trident_py.engine.resident.programs import shipped
 from trident_py.engine.resident.resident_tasks import ResidentTasks, resident_group
@@ -85,10 +87,9 @@ class SparkEngine(BatchEngine):
         name = self.plan.graph.topology
         return RequestJobs(self.session, f"trident:{name}:requests", f"{name}: a request")
 
-    def commit_spark(self, epoch: int) -> CommitSpark:
+    def commit_spark(self, epoch: int, thread: CommitThread) -> CommitSpark:
         """Return the session, for the commit thread."""
-        name = self.plan.graph.topology
-        return CommitSession(self.session, f"trident:{name}:{epoch}:commits", f"{name}: new values, in a commit")
+        return CommitSession(self.session, JobNames(self.plan.graph.topology, epoch), thread)
 
     def stages(self) -> Mapping[str, str]:
         return stages(self.session, resident_group(self.plan.graph.topology))

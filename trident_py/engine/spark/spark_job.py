@@ -7,7 +7,8 @@ edge. The class `RequestJobs` runs operations of requests. `CommitSession` provi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 
 import pyarrow as pa
 from attrs import define, field, frozen
@@ -23,6 +24,8 @@ from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.sifting import Sifted, parted, sifted
 from trident_py.engine.plane.work import JobMember, Processed
 from trident_py.engine.ports.batch_engine import BatchWork
+from trident_py.engine.ports.commit_thread import CommitThread
+from trident_py.engine.ports.job_names import JobNames
 from trident_py.engine.spark.input_frames import frame_of, input_of
 from trident_py.engine.spark.task_reports import Reports
 from trident_py.errors import TopologyError
@@ -69,18 +72,29 @@ class CommitSession(CommitSpark):
     """The session for jobs within commits.
 
     Attributes:
-        tag: of the jobs.
-        description: for Spark's UI.
+        thread: the commit thread, whose work the tasks of an attempt do.
     """
 
     session: SparkSession
-    tag: str
-    description: str
+    names: JobNames
+    thread: CommitThread
 
     @contextmanager
-    def running(self) -> Iterator[SparkSession]:
+    def running(self, attempt: TransactionAttempt | None = None) -> Iterator[SparkSession]:
         """Tag the jobs that the block runs in the session, on the commit thread."""
-        with jobs.tagged(self.session, self.tag, self.description), task_failures_told():
+        topology = self.names.topology
+        with ExitStack() as running:
+            if attempt is None:
+                tag, description = (
+                    f"trident:{topology}:{self.names.epoch}:commits",
+                    f"{topology}: new values, in a commit",
+                )
+            else:
+                tag, description = self.names.tag(attempt), self.names.description([attempt], "changes its states")
+                running.enter_context(jobs.grouped(self.session, tag))
+                running.enter_context(self.thread.by_tasks(partial(jobs.tasks_done, self.session, tag)))
+            running.enter_context(jobs.tagged(self.session, tag, description))
+            running.enter_context(task_failures_told())
             yield self.session
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from attrs import define, evolve, field
 
@@ -23,6 +24,7 @@ from trident_py.engine.plane.stimuli import (
 )
 from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.threads.spout_executor import TridentSpoutExecutor
+from trident_py.engine.threads.threads import Running
 from trident_py.errors import CoordinationLost, FencedError, StoreBusyException, TridentError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.participants.participant import Participant, SharedTransactions, everything
@@ -45,6 +47,7 @@ class Commits:
         diagnose: returns the meaning of an exception.
         thread: shows the current work to waiting components.
         trial_seconds: as in `TridentConfig`.
+        staging: the Spark job that a commit may be running before its transaction; written by the commit thread.
     """
 
     topology: str
@@ -56,6 +59,7 @@ class Commits:
     diagnose: Diagnose
     thread: CommitThread
     trial_seconds: float
+    staging: Running | None = field(default=None, init=False)
 
     def commit(self, step: CommitStep) -> StepCommitted | StepFailed:
         """Let an output commit a group, or a part of one.
@@ -112,9 +116,10 @@ class Commits:
             self.ensure_leading_now()
             with self.thread.doing(f"the outputs try {trial.attempt}"), count_scope(CountScope(trial.attempt.txid)):
                 working_for(trial.attempt)
-                for branch, receipt in trial.receipts.items():
+                for branch, prepared in trial.receipts.items():
                     participant = self.participants[branch]
                     name = participant.name
+                    receipt = self._before_commit(branch, tx, prepared)
                     if not self.transactions.tries(participant, tx, receipt):
                         untried.append(name)
                     self._ensure_short(time.monotonic() - began)
@@ -137,18 +142,36 @@ class Commits:
             evolve(self.transaction(member.attempt, member.time), group_first=step.group_first)
             for member in step.members
         ]
+        last, receipts = step.members[-1], dict[int, list[Any]]()
+        for branch in step.branches:
+            if branch not in last.idle and last.parks is None:
+                yield self.participants[branch].name
+                found = [member.receipts[branch] for member in step.members]
+                receipts[branch] = [self._before_commit(branch, *each) for each in zip(group, found, strict=True)]
         with self.transactions.committing(step.branches, group[-1]):
             for branch in step.branches:
-                participant, last = self.participants[branch], step.members[-1]
+                participant = self.participants[branch]
                 parks = FIRST_ATTEMPT_ID if branch in last.idle else last.parks
                 yield participant.name
                 if parks is None:
-                    receipts = [member.receipts[branch] for member in step.members]
-                    participant.commit_group([*zip(group, receipts, strict=True)])
+                    participant.commit_group([*zip(group, receipts[branch], strict=True)])
                     working_for_all(group)
                 else:
                     participant.park(evolve(group[-1], parks=parks))
             yield " and ".join(self.participants[branch].name for branch in step.branches)
+
+    def _before_commit(self, branch: int, tx: SinkTransaction, receipt: Any) -> Any:
+        participant = self.participants[branch]
+        if not participant.capabilities.stages_in_commit:
+            return receipt
+        self.staging = staging = Running()
+        working_for(tx.attempt)
+        try:
+            staging.enter_spark()
+            return participant.before_commit(tx, receipt)
+        finally:
+            self.staging = None
+            staging.end()
 
     def ensure_leading_now(self) -> None:
         """Return if no other leader may exist.

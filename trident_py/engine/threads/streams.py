@@ -110,7 +110,10 @@ class TopologyStreams:
         """Return the phases in progress: attempts with a running job, and commits by built-in states."""
         if late := self.workers.commits.thread.warning():
             log.warning("topology %s: %s", self.topology, late)
-        return self.plane.alive()
+        alive = self.plane.alive()
+        if self.workers.commits.thread.gets_on():
+            return alive
+        return [(attempt, stream) for attempt, stream in alive if stream is not StreamId.COMMIT]
 
     def next_window_at(self) -> int | None:
         """Return when the next time window with committed rows ends."""

@@ -29,6 +29,7 @@ from trident_py.engine.plane.instructions import (
     Answer,
     CancelEmit,
     CancelJob,
+    CancelStaging,
     CloseSpouts,
     CloseStates,
     CommitStep,
@@ -268,7 +269,7 @@ class Workers:
             case RunJob(job, members):
                 running = self._running[job] = Running()
                 self._run(job, members, running)
-            case CancelEmit() | CancelJob():
+            case CancelEmit() | CancelJob() | CancelStaging():
                 self._cancel(instruction)
             case DeliverSuccess(attempt, number, spout):
                 self._deliver_success(attempt, number, self._spout(spout))
@@ -367,8 +368,10 @@ class Workers:
         else:
             run_on_a_thread()
 
-    def _cancel(self, what: CancelEmit | CancelJob) -> None:
+    def _cancel(self, what: CancelEmit | CancelJob | CancelStaging) -> None:
         match what:
+            case CancelStaging(attempt):
+                running, cancel = self.commits.staging, partial(self.jobs.cancel_attempt, attempt)
             case CancelEmit(attempt, spout):
                 running, cancel = self._running.get((attempt, spout)), partial(self.jobs.cancel_attempt, attempt)
             case CancelJob(Job(attempts=(attempt, *_), is_shared=False) as job):
@@ -561,7 +564,11 @@ def _only_attempt(instruction: Instruction) -> TransactionAttempt | None:
     match instruction:
         case Emit(attempt=attempt) | Abort(attempt=attempt) | DeliverSuccess(attempt=attempt):
             return attempt
-        case CancelEmit(attempt=attempt) | CommitStep(members=[CommitMember(attempt=attempt)]):
+        case (
+            CancelEmit(attempt=attempt)
+            | CancelStaging(attempt=attempt)
+            | CommitStep(members=[CommitMember(attempt=attempt)])
+        ):
             return attempt
         case RunJob(job=Job(attempts=(attempt,))) | CancelJob(job=Job(attempts=(attempt,))):
             return attempt

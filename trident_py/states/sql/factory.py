@@ -11,10 +11,10 @@ from attrs import evolve
 from pyspark.sql.types import StructField, StructType
 
 from coordinators.values.canonical import Json
-from trident_py.errors import StateError
+from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.states import StateFactory, StateKind
+from trident_py.interfaces.states import DRIVER, TASKS, StateFactory, StateKind
 from trident_py.states.fenced import milliseconds, ttl_detail
 from trident_py.states.sql.reading import ReadTable, TableReader
 
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from trident_py.states.sql.dialect import Database
     from trident_py.states.sql.state import SQLMapState
     from trident_py.states.sql.table import Table
+
+
+def checked_placement(placement: str) -> str:
+    """Return ``placement``, which is ``"driver"`` or ``"tasks"``.
+
+    Raises:
+        TopologyError: it is neither.
+    """
+    if placement not in (DRIVER, TASKS):
+        raise TopologyError(f"placement is {DRIVER!r} or {TASKS!r}, not {placement!r}")
+    return placement
 
 
 class SQLState(StateFactory):
@@ -43,8 +54,8 @@ class SQLState(StateFactory):
         """The database of the table."""
 
     def details(self) -> Mapping[str, Json]:
-        """Return how long keys stay without a write."""
-        return ttl_detail(self.ttl)
+        """Return how long keys stay without a write, and where values change."""
+        return {**ttl_detail(self.ttl), **({"placement": TASKS} if self.placement == TASKS else {})}
 
     @property
     def lacks_fields(self) -> bool:
@@ -83,6 +94,10 @@ class SQLState(StateFactory):
                 f"table {self.table!r} of {database.shown}: {type(self).__name__} keeps typed columns, and gets their "
                 f"types only from persistent_aggregate; to fix this: use it there, or call for_fields"
             )
+        if self.placement == TASKS:
+            from trident_py.states.sql.updating import TaskedSQLMapState
+
+            return TaskedSQLMapState(database, self._schema, milliseconds(self.ttl))
         if database.dialect.stages:
             from trident_py.states.sql.staging import StagingSQLMapState
 

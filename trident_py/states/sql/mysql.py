@@ -18,6 +18,7 @@ from pyspark.sql import types as t
 
 from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import ConfigError, StoreBusyException
+from trident_py.interfaces.states import DRIVER
 from trident_py.interfaces.verdict import Verdict
 from trident_py.states.fenced import checked_ttl
 from trident_py.states.sql.catalog import FoundTable
@@ -32,7 +33,7 @@ from trident_py.states.sql.columns import (
     of_type,
 )
 from trident_py.states.sql.dialect import Connection, Dialect, ErrorTable, Leader, Link, Row
-from trident_py.states.sql.factory import SQLState
+from trident_py.states.sql.factory import SQLState, checked_placement
 from trident_py.states.sql.mysql_catalog import as_found, columns_of
 from trident_py.states.sql.sessions import TAKEOVER_SECONDS, Session, SessionDatabase, code_of
 from trident_py.states.sql.stored import StoredRows
@@ -303,6 +304,8 @@ class MySQLState(SQLState):
         url: ``"mysql://user:password@host:3306/database"``; never printed. PyMySQL gets the parameters after ``?``.
         table: up to 40 lower-case letters, digits and underscores.
         ttl: how long a key stays without a write; see `docs/how-to/removing-keys.md`. None: forever.
+        placement: where reducers and updaters change values of large batches: in the ``"driver"``, or in Spark's
+            ``"tasks"``; see `docs/how-to/state-in-tasks.md`.
 
     Raises:
         ConfigError: PyMySQL is not installed.
@@ -312,6 +315,7 @@ class MySQLState(SQLState):
     url: Secret = field(converter=as_secret)
     table: str = field(kw_only=True)
     ttl: timedelta | None = field(default=None, converter=checked_ttl, kw_only=True, repr=False, eq=False)
+    placement: str = field(default=DRIVER, converter=checked_placement, kw_only=True, repr=False, eq=False)
     _schema: Table | None = field(default=None, kw_only=True, repr=False)
     name: str = field(init=False, repr=False, default=Factory(lambda self: self.table, takes_self=True))
 

@@ -9,8 +9,9 @@ from attrs import Factory, field, frozen
 
 from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import ConfigError
+from trident_py.interfaces.states import DRIVER
 from trident_py.states.fenced import checked_ttl
-from trident_py.states.sql.factory import SQLState
+from trident_py.states.sql.factory import SQLState, checked_placement
 
 if TYPE_CHECKING:
     from trident_py.states.sql.postgres_database import PostgresDatabase
@@ -37,6 +38,8 @@ class PostgresState(SQLState):
         table: up to 40 lower-case letters, digits and underscores.
         ttl: how long a key stays without a write, by the times of transactions, as ``timedelta(days=30)``; None:
             forever. See `docs/how-to/removing-keys.md`.
+        placement: where reducers and updaters change values of large batches: in the ``"driver"``, or in Spark's
+            ``"tasks"``. See `docs/how-to/state-in-tasks.md`.
 
     Raises:
         ConfigError: psycopg is not installed.
@@ -46,6 +49,7 @@ class PostgresState(SQLState):
     dsn: Secret = field(converter=as_secret)
     table: str = field(kw_only=True)
     ttl: timedelta | None = field(default=None, converter=checked_ttl, kw_only=True, repr=False, eq=False)
+    placement: str = field(default=DRIVER, converter=checked_placement, kw_only=True, repr=False, eq=False)
     _schema: Table | None = field(default=None, kw_only=True, repr=False)
     name: str = field(init=False, repr=False, default=Factory(lambda self: self.table, takes_self=True))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from trident_py.errors import SinkError, StateError, StoreBusyException, TridentError
-from trident_py.interfaces.operations import CombinerAggregator
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import StagingState, combiner_updater
 from trident_py.rows.row import column_values
@@ -96,6 +96,9 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         self._staged.add(staging.name)
         return StagingTask(self._database, staging, self._where(tx), tuple(range(len(self._table.keys))))
 
+    def merges(self, aggregator: ReducerAggregator[Any] | CombinerAggregator[Any]) -> bool:
+        return isinstance(aggregator, CombinerAggregator) and aggregator.merge in self._table.value.merges
+
     def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: CombinerAggregator[Any]) -> None:
         """Combine the staged rows of the reported tasks into the table, if all rows are there."""
         connection, tx = self._in_transaction()
@@ -105,7 +108,7 @@ class StagingSQLMapState(SQLMapState, StagingState[Any]):
         staging, tasks = self._staging(tx), self._table.dialect.listed(list(reported))
         self._verify(connection, tx, staging, reported)
         with self.explained(tx):
-            if aggregator.merge in self._table.value.merges:
+            if self.merges(aggregator):
                 self._removals.before_merge(connection, staging, tasks, sum(reported.values()))
                 stamp = self._table.stamp(tx.txid, tx.time)
                 connection.execute(self._table.merge(staging, aggregator.merge), [*stamp, tasks])
@@ -188,7 +191,6 @@ class StagingTask:
         if first is None:
             return 0
         link = link_of(self.database)
-        parts = (StoredRows(self.staging.columns, batch, self.keys) for batch in chain([first], filled))
         try:
             with (
                 nullcontext() if self.refusal is SinkError else ending_at_refusals(),
@@ -196,9 +198,14 @@ class StagingTask:
                 naming_unfit(self.where),
                 link.transaction() as connection,
             ):
-                return self.database.load(connection, self.staging.there, self.staging.loaded, parts, task)
+                return self.load(connection, task, chain([first], filled))
         except StateError as error:
             raise self.refusal(str(error)) from error
+
+    def load(self, connection: Connection, task: int, batches: Iterable[pa.RecordBatch]) -> int:
+        """Store ``batches`` as the rows of ``task`` in an open transaction; return their number."""
+        parts = (StoredRows(self.staging.columns, batch, self.keys) for batch in batches)
+        return self.database.load(connection, self.staging.there, self.staging.loaded, parts, task)
 
 
 def link_of(database: Database) -> Link:

@@ -548,9 +548,11 @@ class Removals:
         """Remove the expired keys among the ``count`` keys that these tasks have staged."""
         self._written += count
         if self._has_expired:
-            of = staging.dialect
-            staged = f"SELECT {of.quoted('_key')} FROM {staging.there} WHERE {of.quoted('_task')} {of.among}"
-            self._take_expired(connection, (f"{of.quoted('_key')} IN ({staged})", [tasks]))
+            self._take_expired(connection, _staged(staging, tasks))
+
+    def take_staged(self, connection: Connection, staging: Staging, tasks: Any) -> None:
+        """Remove the keys that these tasks have staged."""
+        self._take(connection, _staged(staging, tasks))
 
     def _take_expired(self, connection: Connection, which: Condition) -> None:
         of, (condition, bound) = self.rows.table.dialect, which
@@ -579,6 +581,13 @@ class Removals:
             self._has_untimed = bool(untimed)
             found += [(since, key) for (key,) in untimed]
         return sorted(found)[:count]
+
+
+def _staged(staging: Staging, tasks: Any) -> Condition:
+    """Return the condition that these tasks have staged a row's key."""
+    of = staging.dialect
+    staged = f"SELECT {of.quoted('_key')} FROM {staging.there} WHERE {of.quoted('_task')} {of.among}"
+    return f"{of.quoted('_key')} IN ({staged})", [tasks]
 
 
 def _pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -149,6 +149,13 @@ class Staging:
         return dict(connection.execute(count, [self.dialect.listed(list(tasks))]).fetchall())
 
     @property
+    def shared_key(self) -> str:
+        """SQL that finds the text of a key that several of some tasks have staged."""
+        key, task = self.dialect.quoted("_key"), self.dialect.quoted("_task")
+        found = f"SELECT {key} FROM {self.there} WHERE {task} {self.dialect.among}"
+        return f"{found} GROUP BY {key} HAVING count(*) > 1 LIMIT 1"
+
+    @property
     def rows(self) -> str:
         """SQL that finds the rows of some tasks: the key's text, the columns."""
         names = self.dialect.quoted("_key", *(column.name for column in self.columns))

@@ -32,7 +32,7 @@ def test_a_combiner_is_given_keys_and_a_partial_value(declared: Declared) -> Non
     assert (grouped.output.factory, grouped.new_values) == (factory, None)
     assert grouped.fields == fields("word string, total bigint")
     assert whole.fields == fields("longest string")
-    assert [(each.keys, each.inputs) for each in map(participant, (grouped, whole))] == [(1, []), (0, [])]
+    assert [(each.keys, each.inputs) for each in map(participant, (grouped, whole))] == [(1, ()), (0, ())]
 
 
 def test_a_reducer_is_given_keys_and_what_it_sees_of_every_row(declared: Declared) -> None:

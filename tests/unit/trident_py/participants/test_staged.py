@@ -35,6 +35,9 @@ class Staging(MemoryMapState[int], StagingState[int]):
     def stage(self, tx: SinkTransaction, frame: Any) -> Any:
         return f"{frame} staged for {tx.attempt}"
 
+    def merges(self, aggregator: Any) -> bool:
+        return True
+
     def merge_staged(self, reports: Sequence[Sequence[Any]], aggregator: Any) -> None:
         self.told.append(("merge", list(map(tuple, reports))))
 

@@ -24,9 +24,9 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import Aggregator
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
 from trident_py.interfaces.states import FencedState, StateFactory
-from trident_py.participants.states import UpdateCollector
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.states.changes import UpdateCollector
 from trident_py.states.maps import IBackingMap
 from trident_py.states.memory import MemoryMapState
 from trident_py.windows.window_store import LocalWindows

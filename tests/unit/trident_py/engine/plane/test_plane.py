@@ -34,6 +34,7 @@ from trident_py.engine.plane.instructions import (
     Answer,
     CancelEmit,
     CancelJob,
+    CancelStaging,
     CloseSpouts,
     CloseStates,
     CommitStep,
@@ -128,7 +129,13 @@ class Scope:
 
 
 def shape(
-    spouts: str = "s", *, branches: int = 1, shares: bool = False, committer: bool = False, ours: bool = True
+    spouts: str = "s",
+    *,
+    branches: int = 1,
+    shares: bool = False,
+    committer: bool = False,
+    ours: bool = True,
+    stages: bool = False,
 ) -> TopologyShape:
     """Branches that read all spouts, into states of ours, or into a user's: without a fence, and silent."""
     return TopologyShape(
@@ -138,7 +145,7 @@ def shape(
                 name=f"state{number}",
                 spouts=frozenset(spouts),
                 is_shareable=shares,
-                capabilities=Capabilities(keeps_alive=ours, is_fenced=ours),
+                capabilities=Capabilities(keeps_alive=ours, is_fenced=ours, stages_in_commit=stages),
             )
             for number in range(branches)
         ),
@@ -281,7 +288,7 @@ class Small:
                 self.due += [SpoutSucceeded(attempt.txid, spout, half) for half in Half]
             case CloseSpouts():
                 self.due += [SpoutClosed(spout.name, half) for spout in self.scope.shape.spouts for half in Half]
-            case CancelEmit() | CancelJob() | Abandon() | KeepLeading():
+            case CancelEmit() | CancelJob() | CancelStaging() | Abandon() | KeepLeading():
                 self.is_abandoned = self.is_abandoned or isinstance(instruction, Abandon)
             case _:
                 self.due.append(instruction)
@@ -337,12 +344,15 @@ class Small:
             assert member.inputs.keys() == self.scope.shape.branches[run.job.branch].spouts
 
     def check_cancelled(self, attempt: TransactionAttempt, instructions: list[Instruction]) -> None:
-        """Whatever still emits is told to end, and a job of which no attempt lives; no other job is."""
+        """Whatever still emits or stages is told to end, and a job of which no attempt lives; no other job is."""
         jobs = [each.job for each in self.due if isinstance(each, RunJob) and attempt in each.job.attempts]
         emits = [each for each in self.due if isinstance(each, Emit) and each.attempt == attempt]
         wanted: list[Any] = [CancelEmit(attempt, each.spout) for each in emits]
         wanted += [CancelJob(job) for job in jobs if not any(each in self.live.values() for each in job.attempts)]
-        told = [each for each in instructions if isinstance(each, CancelEmit | CancelJob)]
+        steps = [each for each in self.due if isinstance(each, CommitStep) and not each.spout]
+        stages = [each for each in steps if self.scope.shape.branches[each.branches[0]].capabilities.stages_in_commit]
+        wanted += [CancelStaging(attempt) for step in stages if [each.attempt for each in step.members] == [attempt]]
+        told = [each for each in instructions if isinstance(each, CancelEmit | CancelJob | CancelStaging)]
         assert sorted(map(str, told)) == sorted(map(str, wanted)), f"{told} for {attempt}, due is {wanted}"
 
     def check_use(self, use: Abort | CommitStep) -> None:
@@ -563,6 +573,7 @@ SCOPES = {
     "an end, and two states in one database": Scope(
         shape=shape(branches=2), txids=1, closes=True, fails=1, together=(frozenset({0, 1}),)
     ),
+    "silence in a commit by tasks": Scope(shape=shape(stages=True), txids=1, attempts=2, fails=1),
     "an end at any moment": Scope(shape=shape(branches=2), txids=1, reads=1, closes=True),
     "an end at a commit that fails": Scope(shape=shape(), txids=1, closes=True, fails=1),
     "two that are too many for one job": Scope(shape=shape(shares=True), txids=3, rows=ROWS_MAX // 2 + 1),
@@ -707,6 +718,15 @@ class Lenient(DataPlane):
 
     def _cancel(self, attempt: TransactionAttempt) -> Iterator[Instruction]:
         yield from (each for each in super()._cancel(attempt) if not isinstance(each, CancelEmit))
+
+
+class Unstaged(DataPlane):
+    """Lets the job of a commit run on although its attempt has failed."""
+
+    __slots__ = ()
+
+    def _cancel(self, attempt: TransactionAttempt) -> Iterator[Instruction]:
+        yield from (each for each in super()._cancel(attempt) if not isinstance(each, CancelStaging))
 
 
 class Crowding(DataPlane):
@@ -974,6 +994,7 @@ MUTANTS = [
     (Hoarding, "a failure"),
     (Ruthless, "a failure in a shared job"),
     (Lenient, "a failure"),
+    (Unstaged, "silence in a commit by tasks"),
     (Crowding, "a large one between small ones"),
     (Hurried, "an end, with two in a job"),
     (TakingOneForAll, "two spouts, two states"),

@@ -45,3 +45,12 @@ def test_what_raises_is_over() -> None:
         raise ValueError("broken")
     clock.now = 9.0
     assert thread.late() == ""
+
+
+def test_work_by_tasks_gets_on_only_while_tasks_end() -> None:
+    thread = CommitThread()
+    assert thread.gets_on(), "it has no tasks"
+    done = iter([0, 0, 2, 2, None])
+    with thread.by_tasks(lambda: next(done)):
+        assert [thread.gets_on() for _ in range(5)] == [True, False, True, False, True]
+    assert thread.gets_on()

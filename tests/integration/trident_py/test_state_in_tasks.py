@@ -1,0 +1,150 @@
+"""States that tasks change in the commit phase: the same values as on the driver, over failures and replays."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve, field, frozen
+from pyspark.sql import SparkSession
+
+from tests.integration.trident_py.test_query import PATIENCE_SECONDS
+from tests.unit.trident_py.states.sql.postgres_rows import select, tables
+from trident_py import FixedBatchSpout, PostgresState, SinkTransaction, TridentConfig, TridentTopology
+from trident_py.errors import StoreBusyException
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.states import RemovableMapState, StateUpdater
+from trident_py.operations import ReducerAggregator
+from trident_py.rows.schema import schema_of
+from trident_py.states.shards import shard_numbers
+from trident_py.states.sql.updating import TaskedSQLMapState
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.zookeeper]
+
+BOOKS = ["_counts_removed", "_trident", "counts"]
+LARGE = 5_000  # rows: more than a shared job takes
+ROWS = [(f"w{number % 97}", number) for number in range(3 * LARGE + 10)]  # the last batch is small
+EXPECTED = {word: ",".join(str(n) for w, n in ROWS if w == word) for word in {word for word, _ in ROWS}}
+
+
+class Joining(ReducerAggregator[str]):
+    """The numbers of a word, in order."""
+
+    def init(self) -> str:
+        return ""
+
+    def reduce(self, curr: str, row: Any) -> str:
+        return f"{curr},{row.n}" if curr else str(row.n)
+
+
+def in_tasks(dsn: str) -> PostgresState:
+    return PostgresState(dsn, table="counts", placement="tasks")
+
+
+def joined(name: str, state: PostgresState) -> TridentTopology:
+    topology = TridentTopology(name)
+    numbers = topology.new_stream("numbers", FixedBatchSpout("word string, n bigint", LARGE, *ROWS))
+    numbers.group_by("word").persistent_aggregate(state, Joining(), "numbers string")
+    return topology
+
+
+def test_a_reducer_in_tasks_gets_each_row_once_in_order(
+    spark: SparkSession, config: TridentConfig, postgres: str
+) -> None:
+    topology = joined("reduced", in_tasks(postgres))
+    assert "in Spark's tasks if a batch is large" in topology.explain()
+    with topology.start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+    assert dict(select(postgres, "SELECT word, numbers FROM counts")) == EXPECTED
+    assert tables(postgres) == BOOKS
+
+
+class Forgetful(TaskedSQLMapState):
+    """Commits the second transaction, and says that it didn't."""
+
+    commits: list[str]
+
+    def _commit(self, tx: SinkTransaction) -> None:
+        super()._commit(tx)
+        self.commits.append(str(tx.attempt))
+        if str(tx.attempt) == "2:0":
+            raise StoreBusyException("nobody knows")
+
+
+@frozen
+class ForgetfulState(PostgresState):
+    commits: list[str] = field(factory=list, kw_only=True, eq=False)
+
+    def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> Forgetful:
+        made = super().make_state(conf, metrics, partition_index, num_partitions)
+        state = Forgetful(made._database, made._table)
+        state.commits = self.commits
+        return state
+
+
+def test_a_commit_by_tasks_that_happened_and_is_replayed_counts_once(
+    spark: SparkSession, config: TridentConfig, postgres: str
+) -> None:
+    factory = ForgetfulState(postgres, table="counts", placement="tasks")
+    with joined("redone", factory).start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+    assert factory.commits[:3] == ["1:0", "2:0", "2:1"]
+    assert dict(select(postgres, "SELECT word, numbers FROM counts")) == EXPECTED
+    assert tables(postgres) == BOOKS
+
+
+@frozen
+class Counting(StateUpdater[RemovableMapState[int]]):
+    """Counts words, and notes each call; it fails or hangs where a file of that name is missing."""
+
+    calls: Path
+    fails: str = ""
+
+    def update_state(self, state: RemovableMapState[int], tuples: Sequence[Any], collector: TridentCollector) -> None:
+        (self.calls / f"{os.getpid()}-{os.urandom(4).hex()}").write_text("\n".join(row.word for row in tuples))
+        if self.fails and not (marker := self.calls.parent / self.fails).exists():
+            marker.touch()
+            if self.fails == "raises":
+                raise ValueError("only the first time")
+            threading.Event().wait()
+        added = Counter(row.word for row in tuples)
+        old = state.multi_get([[word] for word in added])
+        new = [(before or 0) + count for before, count in zip(old, added.values(), strict=True)]
+        state.multi_put([[word] for word in added], new)
+
+
+def counted(spark: SparkSession, config: TridentConfig, postgres: str, updater: Counting) -> list[str]:
+    """Count the words of two large batches in three partitions; return the topology's failures."""
+    topology, rows = TridentTopology("updated"), ROWS[: 2 * LARGE]
+    factory = in_tasks(postgres).for_fields(schema_of("word string"), schema_of("count bigint").fields[0])
+    updater.calls.mkdir()
+    numbers = topology.new_stream("numbers", FixedBatchSpout("word string, n bigint", LARGE, *rows))
+    numbers.partition_by("word").parallelism_hint(3).partition_persist(factory, updater, ["word"])
+    with topology.start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+    assert dict(select(postgres, "SELECT word, count FROM counts")) == Counter(word for word, _ in rows)
+    return [path.read_text() for path in updater.calls.iterdir()]
+
+
+def test_an_updater_in_tasks_is_called_for_each_partition_with_the_keys_that_the_driver_would_give_it(
+    spark: SparkSession, config: TridentConfig, postgres: str, tmp_path: Path
+) -> None:
+    calls = counted(spark, config, postgres, Counting(tmp_path / "calls"))
+    assert len(calls) == 6
+    for called in calls:
+        assert len(set(shard_numbers([[word] for word in called.split()], 3))) == 1
+
+
+@pytest.mark.parametrize("fails", ["raises", pytest.param("hangs", marks=pytest.mark.long)])
+def test_an_updater_that_raises_or_hangs_in_a_task_fails_only_its_attempt(
+    fails: str, spark: SparkSession, config: TridentConfig, postgres: str, tmp_path: Path
+) -> None:
+    calls = counted(spark, evolve(config, message_timeout=6.0), postgres, Counting(tmp_path / "calls", fails))
+    assert len(calls) > 6
+    assert tables(postgres) == BOOKS

@@ -1,0 +1,145 @@
+"""States that user code changes in Spark's tasks, in the commit phase, as participants."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import define, evolve, frozen
+from pyspark.sql import DataFrame
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from coordinators.values.attempt import TransactionAttempt
+from trident_py.interfaces.sinks import SinkTransaction
+from trident_py.interfaces.states import StateChange, TaskedState
+from trident_py.participants.context import CommitSpark
+from trident_py.participants.participant import Collect
+from trident_py.participants.states import AggregateParticipant, Staged, StateParticipant, UpdateParticipant
+from trident_py.rows.row import column_values
+from trident_py.spark.frames import column, in_order, kept, map_batches, rows_of_frame
+from trident_py.spark.jobs import parallelism
+from trident_py.states.shards import shard_numbers
+from trident_py.worker.failures import by_state
+
+PART = "_part"
+"""The hidden column for the number of a row's partition."""
+
+_PART = StructField(PART, IntegerType(), False)
+
+
+@frozen
+class NumberedParts:
+    """Adds the number of its partition to each row, in a task.
+
+    Attributes:
+        places: the positions of the fields that determine it.
+        parts: the number of partitions.
+    """
+
+    places: Sequence[int]
+    parts: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over a partition, as a function for ``DataFrame.mapInArrow``."""
+        for batch in batches:
+            values = [column_values(batch.column(place)) for place in self.places]
+            keys = list(zip(*values, strict=True)) if values else [()] * batch.num_rows
+            numbers = pa.array(shard_numbers(keys, self.parts), pa.int32())
+            yield batch.append_column(pa.field(PART, pa.int32(), nullable=False), numbers)
+
+
+def parted(frame: DataFrame, places: Sequence[int], parts: int) -> DataFrame:
+    """Bring the rows into so many partitions, by the fields at ``places``; each keeps the order of the batch."""
+    if parts == 1:
+        return in_order(frame, lambda given: given.repartition(1))
+    target = StructType([*frame.schema.fields, _PART])
+    numbered = map_batches(frame, frame.columns, NumberedParts(tuple(places), parts), target, classify=by_state)
+    return in_order(numbered, lambda given: given.repartitionById(parts, column(PART))).drop(PART)
+
+
+@frozen
+class KeptRows:
+    """The receipt of a batch that changes the state in the commit: its rows, which the executors keep."""
+
+    frame: DataFrame
+
+
+@define(kw_only=True, slots=False)  # the two below have another base with slots
+class TaskedParticipant(StateParticipant):
+    """A state that tasks change in the commit phase, after the transaction before; the driver commits.
+
+    The rows of a small batch are on the driver, and change the state there.
+
+    Attributes:
+        spark: runs the job.
+    """
+
+    state: TaskedState[Any]
+    spark: CommitSpark
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.capabilities = evolve(
+            self.capabilities, takes_groups=False, takes_groups_shared=False, stages_in_commit=True, reads_all=False
+        )
+
+    def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> KeptRows:
+        """Keep the rows of the batch in the executors, by partition."""
+        change = self.change_of(tx.attempt)
+        return KeptRows(kept(parted(frame, change.places, self.parts_of(frame))))
+
+    def before_commit(self, tx: SinkTransaction, receipt: Any) -> Any:
+        """Let tasks change the values as of the transaction before; return their reports."""
+        if not isinstance(receipt, KeptRows):
+            return receipt
+        self._ensure_wanted()
+        with self.spark.running(tx.attempt):
+            reports = self.state.update(tx, self.change_of(tx.attempt), receipt.frame)
+            return Staged(rows_of_frame(reports) if reports is not None else pa.table({}))
+
+    def receipt_rows(self, receipt: Any) -> int | None:
+        """Return None for a large batch: what it changes is known in its commit."""
+        return None if isinstance(receipt, KeptRows) else super().receipt_rows(receipt)
+
+    def abort(self, tx: SinkTransaction, receipt: Any) -> None:
+        """Remove the staged rows, also of an attempt that didn't finish."""
+        if isinstance(receipt, KeptRows):
+            self.state.discard(tx)
+
+    def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
+        if not isinstance(receipt, Staged):
+            return super()._prepared_change(tx, receipt)
+        self.state.replace_staged(list(zip(*map(column_values, receipt.reports.columns), strict=True)))
+        return []
+
+    @abstractmethod
+    def change_of(self, attempt: TransactionAttempt) -> StateChange:
+        """Return the effect of the rows of ``attempt``."""
+
+    @abstractmethod
+    def parts_of(self, frame: DataFrame) -> int:
+        """Return the number of partitions of the state for the rows of ``frame``."""
+
+
+@define(kw_only=True)
+class TaskedAggregateParticipant(TaskedParticipant, AggregateParticipant):
+    """``persistent_aggregate`` in tasks: as many partitions of keys as Spark runs tasks at once."""
+
+    def change_of(self, attempt: TransactionAttempt) -> StateChange:
+        return self.change
+
+    def parts_of(self, frame: DataFrame) -> int:
+        return parallelism(frame.sparkSession) if self.keys else 1
+
+
+@define(kw_only=True)
+class TaskedUpdateParticipant(TaskedParticipant, UpdateParticipant):
+    """``partition_persist`` in tasks: the updater is called for each partition, even without rows."""
+
+    def change_of(self, attempt: TransactionAttempt) -> StateChange:
+        return self.change(attempt)
+
+    def parts_of(self, frame: DataFrame) -> int:
+        return self.parts

@@ -1,0 +1,125 @@
+"""The effect of rows on a state, for the driver and for Spark's tasks: combined, reduced, or by a user's updater."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define, field, frozen
+
+from coordinators.values.error_text import error_text
+from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
+from trident_py.interfaces.states import (
+    Columns,
+    MapState,
+    State,
+    StateChange,
+    StateUpdater,
+    ValueUpdater,
+    combiner_updater,
+    reducer_updater,
+)
+from trident_py.rows.row import row_class
+from trident_py.states.keys import encode_key, keys_of
+from trident_py.states.shards import spread_over
+
+log = logging.getLogger(__name__)
+
+
+@frozen(kw_only=True)
+class Aggregated(StateChange):
+    """``persistent_aggregate``: partial values of a combiner, or the rows of a reducer, by key.
+
+    Attributes:
+        keys: the number of key columns, which come first.
+        inputs: the fields of the rows that a reducer receives.
+    """
+
+    aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
+    keys: int
+    inputs: Sequence[str] = ()
+
+    @property
+    def places(self) -> Sequence[int]:
+        return range(self.keys)
+
+    @property
+    def fields(self) -> int:
+        return self.keys + (1 if isinstance(self.aggregator, CombinerAggregator) else len(self.inputs))
+
+    def apply(self, state: MapState[Any], columns: Columns) -> None:
+        state.multi_update(*self.updaters(columns))
+
+    def updaters(self, columns: Columns) -> tuple[list[tuple[Any, ...]], list[ValueUpdater[Any]]]:
+        """Return keys, and for each an updater of its value; a reducer has each key once."""
+        keys, aggregator = keys_of(columns, self.keys), self.aggregator
+        if isinstance(aggregator, CombinerAggregator):
+            return keys, [combiner_updater(aggregator, partial) for partial in columns[self.keys]]
+        rows = map(row_class(tuple(self.inputs))._make, zip(*columns[self.keys :], strict=True))
+        groups: dict[str, tuple[tuple[Any, ...], list[Any]]] = {}
+        for key, row in zip(keys, rows, strict=True):
+            groups.setdefault(encode_key(key), (key, []))[1].append(row)
+        found = list(groups.values())
+        return [key for key, _ in found], [reducer_updater(aggregator, group) for _, group in found]
+
+
+@define
+class UpdateCollector(TridentCollector):
+    """Receives the new values that a state updater emits."""
+
+    where: str
+    fields: Sequence[str]
+    rows: list[tuple[Any, ...]] = field(factory=list)
+
+    def emit(self, row: Sequence[Any]) -> None:
+        if not isinstance(row, tuple | list):
+            raise TypeError(f"{self.where}: emitted {row!r}; emit a tuple, list or Row")
+        if len(row) != len(self.fields):
+            raise ValueError(f"{self.where}: emitted {row!r} for the {len(self.fields)} fields {list(self.fields)}")
+        self.rows.append(tuple(row))
+
+    def report_error(self, error: BaseException) -> None:
+        log.error("%s: reported %s", self.where, error_text(error))
+
+
+@frozen(kw_only=True)
+class Updated(StateChange):
+    """``partition_persist``: a user's updater, called for each partition, even if it has no rows.
+
+    Attributes:
+        where: names state and attempt in errors.
+        inputs: the fields of the rows that the updater receives.
+        outputs: the fields of the rows that it emits.
+    """
+
+    updater: StateUpdater[Any]
+    where: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    places: Sequence[int]
+
+    @property
+    def fields(self) -> int:
+        return len(self.inputs)
+
+    def apply(self, state: MapState[Any], columns: Columns) -> None:
+        self._update(state, self._rows(columns), self._collector())
+
+    def spread(self, shards: Sequence[State], columns: Columns) -> list[tuple[Any, ...]]:
+        """Let the updater change each shard by its rows; return what it emits."""
+        rows, collector = self._rows(columns), self._collector()
+        keys = [[row[place] for place in self.places] for row in rows]
+        for shard, positions in spread_over(shards, keys):
+            self._update(shard, [rows[each] for each in positions], collector)
+        return collector.rows
+
+    def _update(self, state: State, rows: Sequence[Any], collector: UpdateCollector) -> None:
+        self.updater.update_state(state, rows, collector)
+
+    def _rows(self, columns: Columns) -> list[Any]:
+        return list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
+
+    def _collector(self) -> UpdateCollector:
+        return UpdateCollector(self.where, self.outputs)
