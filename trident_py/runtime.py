@@ -407,7 +407,7 @@ class _Leadership:
             participants=participants,
             transaction=self._transaction,
             draw_edge=draw_edge,
-            query=reads.answered,
+            reads=reads,
         )
 
     def _commits(self, spouts: list[SpoutThreads], participants: list[Participant], reads: StateReads) -> Commits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
+import pyarrow as pa
 from attrs import evolve, frozen
 from pyspark.sql.types import StructType
 
@@ -16,10 +17,10 @@ from trident_py.errors import StoreBusyException
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Engine, Graph, Node, Operation, Phase, RequestSource, RowFlow
 from trident_py.graph.partitioning import hinted, is_placed
-from trident_py.interfaces.states import QueryFunction, State, StateFactory
-from trident_py.rows.row import Row
-from trident_py.rows.schema import append, select
-from trident_py.spark.frames import empty_frame
+from trident_py.interfaces.states import QueryFunction, State, StateFactory, TaskReader
+from trident_py.rows.row import Row, rows_of
+from trident_py.rows.schema import append, arrow_table, select
+from trident_py.spark.frames import empty_frame, map_batches
 from trident_py.states.shards import PartitionedState, gathered, spread
 from trident_py.worker.failures import TaskFailed, TaskFailure
 from trident_py.worker.pipeline import RowCollector, Step, Values
@@ -119,6 +120,34 @@ class StateQuery(Operation):
             out=self.out,
         )
         return step(rows)
+
+
+@frozen
+class QueryStage:
+    """Answers a query for the rows of each partition, in a task.
+
+    Attributes:
+        source: the fields of the rows.
+        reader: opens the state.
+    """
+
+    query: StateQuery
+    source: StructType
+    reader: TaskReader
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run over a partition, as a function for ``DataFrame.mapInArrow``."""
+        rows = [row for batch in batches for row in rows_of(batch)]
+        if not rows:
+            return
+        with self.reader.opened() as state:
+            answered = self.query.answered(state, rows, self.source)
+        yield from arrow_table(answered, self.query.output([self.source])).to_batches()
+
+    def over(self, flow: Flow) -> Flow:
+        """Return ``flow`` with the answers."""
+        target = self.query.output([self.source])
+        return Flow.of(map_batches(flow.native(), self.source.names, self, target), target)
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
@@ -237,6 +238,29 @@ class RemovableMapState(MapState[T]):
         """Remove the value of each key; a replay starts from the values before its transaction."""
 
 
+class TaskReader(ABC):
+    """Reads a state's committed values in a Spark task; sent to the worker.
+
+    Attributes:
+        kind: the class of the state that it opens.
+    """
+
+    kind: ClassVar[type[State]]
+
+    @abstractmethod
+    def opened(self) -> AbstractContextManager[State]:
+        """Return a context manager that gives its block the state, for reading."""
+
+
+class TaskReadableState(ABC):
+    """A state that Spark's tasks may read for a query of a large batch, while no transaction commits."""
+
+    @property
+    @abstractmethod
+    def task_reader(self) -> TaskReader | None:
+        """Its reader in tasks; None: queries read it on the driver."""
+
+
 class ReadOnlySnapshottable(State, Generic[T]):
     """One value, read only."""
 
@@ -433,7 +457,7 @@ class StateChange(ABC):
         """Change ``state``, which has the keys of one partition, by the rows with these values of each field."""
 
 
-class TaskedState(StagingState[T]):
+class TaskedState(StagingState[T], TaskReadableState):
     """A state that user code can change in Spark's tasks, in the commit phase, after the transaction before.
 
     Each task reads the values as they were before the transaction, even if an earlier attempt of it has committed. It

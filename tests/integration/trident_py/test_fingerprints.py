@@ -25,6 +25,7 @@ from trident_py.engine.plane.instructions import Emit
 from trident_py.engine.plane.work import BranchInput, Job, JobMember
 from trident_py.engine.ports.batch_engine import BatchWork
 from trident_py.engine.ports.job_names import JobNames
+from trident_py.engine.ports.reads import StateReads
 from trident_py.engine.rows.row_engine import RowJobs
 from trident_py.engine.spark import input_frames
 from trident_py.engine.spark.shared_job import SharedJobs, shareable, small_session
@@ -192,9 +193,6 @@ class Roads:
         return MicroBatches(session=self.spark, work=self._work(topology, end))
 
     def _work(self, topology: TridentTopology, end: Participant) -> BatchWork:
-        def no_query(*_: Any) -> Any:
-            raise AssertionError
-
         return BatchWork(
             exact=frozenset({"s"}),
             names=JobNames("t", 1),
@@ -202,7 +200,7 @@ class Roads:
             participants=[end],
             transaction=lambda attempt, time: SinkTransaction(TransactionKey("u", 0, attempt.txid), attempt, 1, time),
             draw_edge=itertools.count(1).__next__,
-            query=no_query,
+            reads=StateReads("t", {}),
         )
 
 

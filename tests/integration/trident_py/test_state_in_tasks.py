@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 from attrs import evolve, field, frozen
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS
 from tests.unit.trident_py.states.sql.postgres_rows import select, tables
-from trident_py import FixedBatchSpout, PostgresState, SinkTransaction, TridentConfig, TridentTopology
+from trident_py import FileSink, FixedBatchSpout, PostgresState, SinkTransaction, TridentConfig, TridentTopology
 from trident_py.errors import StoreBusyException
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.states import RemovableMapState, StateUpdater
+from trident_py.interfaces.states import QueryFunction, ReadOnlyMapState, RemovableMapState, StateUpdater
 from trident_py.operations import ReducerAggregator
 from trident_py.rows.schema import schema_of
 from trident_py.states.shards import shard_numbers
@@ -148,3 +149,41 @@ def test_an_updater_that_raises_or_hangs_in_a_task_fails_only_its_attempt(
     calls = counted(spark, evolve(config, message_timeout=6.0), postgres, Counting(tmp_path / "calls", fails))
     assert len(calls) > 6
     assert tables(postgres) == BOOKS
+
+
+@frozen
+class Located(QueryFunction[ReadOnlyMapState[Any], str]):
+    """The value of a word, and whether a task has looked it up."""
+
+    def batch_retrieve(self, state: ReadOnlyMapState[Any], args: Sequence[Any]) -> Sequence[str]:
+        where = "task" if TaskContext.get() else "driver"
+        return [f"{value} by {where}" for value in state.multi_get([[row.word] for row in args])]
+
+    def execute(self, row: Any, result: str, collector: TridentCollector) -> None:
+        collector.emit((result,))
+
+
+@pytest.mark.parametrize("is_static", [True, False])
+def test_a_query_of_a_large_batch_reads_the_state_in_tasks(
+    is_static: bool, spark: SparkSession, config: TridentConfig, postgres: str, tmp_path: Path
+) -> None:
+    if is_static:
+        with joined("filling", in_tasks(postgres)).start(config, spark=spark) as query:
+            query.process_all_available(PATIENCE_SECONDS)
+    topology, asked = TridentTopology("asking"), [("w1", 1)] * LARGE + [("w2", 2), ("new", 3)]
+    state: Any
+    if is_static:
+        state = topology.new_static_state(in_tasks(postgres))
+    else:
+        numbers = topology.new_stream("numbers", FixedBatchSpout("word string, n bigint", 3, ("w1", 7)))
+        state = numbers.group_by("word").persistent_aggregate(in_tasks(postgres), Joining(), "numbers string")
+    words = topology.new_stream("words", FixedBatchSpout("word string, n bigint", LARGE, *asked))
+    words.state_query(state, ["word"], Located(), "found string").write_to(FileSink(tmp_path / "found", format="json"))
+    with topology.start(evolve(config, max_spout_pending=1), spark=spark) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+    rows = spark.read.json(str(tmp_path / "found")).select("word", "found").distinct().collect()
+    by = {row.word: row.found.rpartition(" by ") for row in rows}
+    assert {word: where for word, (_, _, where) in by.items()} == {"w1": "task", "w2": "driver", "new": "driver"}
+    assert by["new"][0] == "None"
+    if is_static:
+        assert (by["w1"][0], by["w2"][0]) == (EXPECTED["w1"], EXPECTED["w2"])

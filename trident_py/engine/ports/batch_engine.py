@@ -10,7 +10,6 @@ from typing import TypeAlias
 import pyarrow as pa
 from attrs import frozen
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from coordinators.status.status import BusyTask
 from coordinators.values.attempt import TransactionAttempt
@@ -20,19 +19,14 @@ from trident_py.engine.plane.sifting import Sifted
 from trident_py.engine.plane.work import Job, JobMember, Processed
 from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.engine.ports.job_names import JobNames
+from trident_py.engine.ports.reads import StateReads
 from trident_py.engine.ports.requests import ByJob
-from trident_py.graph.queries import StateQuery
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.participants.context import CommitSpark
 from trident_py.participants.participant import Participant
 from trident_py.planner.plan import Branch, Plan
 from trident_py.spark.asking import Life
-from trident_py.worker.pipeline import Values
 from trident_py.worker.sieve import Quarantine
-
-AskState: TypeAlias = Callable[[StateQuery, Sequence[Values], StructType], Sequence[Values]]
-"""Queries a state for rows with these fields; blocks until it may be read."""
-
 
 Ended: TypeAlias = Callable[[Sequence[Processed] | BaseException | None], object]
 """Called once, on any thread, with the results of a job or its failure; None: `Jobs.process` must run it."""
@@ -52,7 +46,7 @@ class BatchWork:
         participants: the output of each branch.
         transaction: returns an attempt, at a time in milliseconds, in the form for outputs.
         draw_edge: draws an acker edge.
-        query: queries a state.
+        reads: queries states; it blocks until they may be read.
     """
 
     exact: frozenset[str]
@@ -61,7 +55,7 @@ class BatchWork:
     participants: Sequence[Participant]
     transaction: Callable[[TransactionAttempt, int], SinkTransaction]
     draw_edge: Callable[[], int]
-    query: AskState
+    reads: StateReads
 
 
 class Jobs(ABC):

@@ -19,7 +19,7 @@ from trident_py.engine.plane.stimuli import ReadWanted
 from trident_py.engine.ports.commit_thread import CommitThread
 from trident_py.errors import TridentError
 from trident_py.graph.queries import StateQuery
-from trident_py.interfaces.states import ReadOnlyState, State
+from trident_py.interfaces.states import ReadOnlyState, State, TaskReadableState, TaskReader
 from trident_py.worker.pipeline import Values
 
 A = TypeVar("A")
@@ -84,6 +84,12 @@ class StateReads:
             lambda states: caller.run(query.answered, states[query.state], rows, source),
             query.title,
         )
+
+    def task_reader(self, query: StateQuery) -> TaskReader | None:
+        """Return the reader of the state in tasks; None: the query reads it on the driver."""
+        state = self.states[query.state]
+        reader = state.task_reader if isinstance(state, TaskReadableState) else None
+        return reader if reader is not None and issubclass(reader.kind, query.function.needs) else None
 
     def consistent(self, read: Callable[[States], A], timeout: float | None, who: str = "a reader") -> tuple[A, int]:
         """Run ``read(states)`` at the next moment in which all states are at the same committed transaction.

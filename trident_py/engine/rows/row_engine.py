@@ -214,7 +214,7 @@ class RowJobs(Jobs):
 
     def _ask(self, query: StateQuery, flow: RowFlow) -> RowFlow:
         target = query.output([flow.schema])
-        answered = self.work.query(query, rows_of(flow.table()), flow.schema)
+        answered = self.work.reads.answered(query, rows_of(flow.table()), flow.schema)
         return RowFlow.of(arrow_table(answered, target).to_batches(), target)
 
 

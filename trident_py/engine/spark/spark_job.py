@@ -31,14 +31,14 @@ from trident_py.engine.spark.task_reports import Reports
 from trident_py.errors import TopologyError
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Operation
-from trident_py.graph.queries import StateQuery
+from trident_py.graph.queries import QueryStage, StateQuery
 from trident_py.participants.context import CommitSpark
 from trident_py.planner.plan import Branch
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table
 from trident_py.spark import jobs
 from trident_py.spark.counting import CountingJob, CountingJobs, mapped
-from trident_py.spark.frames import DeferredScan, frame_of_rows
+from trident_py.spark.frames import DeferredScan, frame_of_rows, kept
 from trident_py.worker.counters import building, counting_at
 from trident_py.worker.failures import task_failures_told
 from trident_py.worker.pipeline import Values
@@ -150,7 +150,7 @@ class MicroBatches:
                 for spout, given in member.inputs.items()
             }
             sifted = [spout for spout, given in member.inputs.items() if given.batch.is_sifted]
-            frame = branch.build(frames, attempt, self._ask, sifted)
+            frame = branch.build(frames, attempt, partial(self._ask, member), sifted)
             if counting.is_listening and not participant.capabilities.reads_all:
                 frame = self._kept(frame, is_observed=True)  # so its counts are the same, however often it is read
             counting_at(f"output of {participant.name}")
@@ -243,11 +243,23 @@ class MicroBatches:
         """Cancel the running jobs of ``attempt``."""
         jobs.cancel(self.session, self.work.names.tag(attempt))
 
-    def _ask(self, query: StateQuery, flow: Flow) -> Flow:
-        # Collects every row and builds a new frame, so tasks report here as they would in the branch's own job.
-        rows, target = rows_of(self._collect(flow.native())), query.output([flow.schema])
-        answered = arrow_table(self.work.query(query, rows, flow.schema), target)
+    def _ask(self, member: JobMember, query: StateQuery, flow: Flow) -> Flow:
+        # Reads every row and makes a new frame, so tasks report here as they would in the branch's own job.
+        target = query.output([flow.schema])
+        is_large = not all(given.batch.is_small for given in member.inputs.values())
+        reader = self.work.reads.task_reader(query) if is_large else None
+        if reader is not None and jobs.spark_context(self.session) is not None:
+            flow = Flow.of(kept(flow.native()), flow.schema)  # commits have to wait for the answers only
+            answers = partial(self._answers, member.attempt, QueryStage(query, flow.schema, reader).over(flow))
+            return Flow.of(self.work.reads.now(lambda _: answers(), query.title), target)
+        rows = rows_of(self._collect(flow.native()))
+        answered = arrow_table(self.work.reads.answered(query, rows, flow.schema), target)
         return Flow.of(frame_of_rows(self.session, answered, target), target)
+
+    def _answers(self, attempt: TransactionAttempt, asked: Flow) -> DataFrame:
+        """Let tasks answer a query; called on the commit thread, while no transaction commits."""
+        with self._named(attempt, "asks a state"), task_failures_told():
+            return kept(asked.native())
 
     def _named(self, attempt: TransactionAttempt, what: str) -> AbstractContextManager[None]:
         names = self.work.names

@@ -76,7 +76,9 @@ class SQLState(StateFactory):
 
     def for_reading(self) -> ReadTable:
         """Return a factory that reads the existing table; any topology may fill it."""
-        return ReadTable(self, self.table, partial(TableReader.opened, self.database, self.table))
+        return ReadTable(
+            self, self.table, partial(TableReader.opened, self.database, self.table, by_tasks=self.placement == TASKS)
+        )
 
     def ensure_usable(self) -> None:
         """Check that the database exists and accepts the user."""

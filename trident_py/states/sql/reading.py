@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
@@ -11,7 +12,16 @@ from pyspark.sql.types import StructField, StructType
 from trident_py.errors import StateError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.states import ITupleCollection, Key, ReadOnlyMapState, ReadOnlyState, StateFactory
+from trident_py.interfaces.states import (
+    ITupleCollection,
+    Key,
+    ReadOnlyMapState,
+    ReadOnlyState,
+    State,
+    StateFactory,
+    TaskReadableState,
+    TaskReader,
+)
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import declared_fields, loaded_rows
 
@@ -19,26 +29,69 @@ if TYPE_CHECKING:
     from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.table import HEADERS, Headers, Table
 
+READ_MAX = 1_000
+"""The number of keys that one statement reads."""
 
-class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
+
+class CommittedValues(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
+    """The committed values of a table, as a query in a task reads them."""
+
+    def __init__(self, connection: Connection, table: Table) -> None:
+        self._connection = connection
+        self._table = table
+
+    def multi_get(self, keys: Sequence[Key]) -> list[Any]:
+        table, texts, stored = self._table, encode_keys(keys), dict[str, Any]()
+        for first in range(0, len(texts), READ_MAX):
+            some = [table.dialect.listed(texts[first : first + READ_MAX]), *table.alive]
+            rows = self._connection.execute(table.read, some).fetchall()
+            stored.update((text, table.value.loaded(value)) for text, value in rows)
+        return [stored.get(text) for text in texts]
+
+    def get_tuples(self) -> list[tuple[Any, ...]]:
+        rows = self._connection.execute(self._table.read_all, self._table.alive).fetchall()
+        return loaded_rows((*self._table.keys, self._table.value), rows)
+
+
+@frozen
+class TableTaskReader(TaskReader):
+    """Reads a table in tasks, by the connection of the worker's process."""
+
+    kind = CommittedValues
+
+    database: Database
+    table: Table
+    where: str
+
+    @contextmanager
+    def opened(self) -> Iterator[State]:
+        """Yield the values, in one transaction that only reads."""
+        from trident_py.states.sql.staging import link_of
+
+        with self.database.explained(self.where), link_of(self.database).transaction() as connection:
+            yield CommittedValues(connection, self.table)
+
+
+class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection, TaskReadableState):
     """Values by key, as committed at the time of each query; it makes and writes nothing.
 
     It connects again after the connection broke.
     """
 
-    def __init__(self, database: Database, table: str) -> None:
+    def __init__(self, database: Database, table: str, *, by_tasks: bool = False) -> None:
         self._database = database
+        self._by_tasks = by_tasks
         self._name = f"table {table!r} of {database.shown}"
         self._link = database.beside()
 
     @classmethod
-    def opened(cls, database: Database, name: str) -> TableReader:
-        """Return the reader of this table.
+    def opened(cls, database: Database, name: str, *, by_tasks: bool = False) -> TableReader:
+        """Return the reader of this table; queries of large batches may read it by tasks, if ``by_tasks`` says so.
 
         Raises:
             StateError: no topology has made the table, or it can't be read.
         """
-        reader = cls(database, name)
+        reader = cls(database, name, by_tasks=by_tasks)
         if not database.exists:
             raise reader._missing()
         try:
@@ -52,16 +105,16 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         return reader
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        texts = encode_keys(keys)
-        table = self._table
-        rows = self._fetched(table.read, table.dialect.listed(texts), *table.alive) if texts else []
-        stored = {text: self._table.value.loaded(value) for text, value in rows}
-        return [stored.get(text) for text in texts]
+        with self._reading() as values:
+            return values.multi_get(keys)
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
-        return loaded_rows(
-            (*self._table.keys, self._table.value), self._fetched(self._table.read_all, *self._table.alive)
-        )
+        with self._reading() as values:
+            return values.get_tuples()
+
+    @property
+    def task_reader(self) -> TaskReader | None:
+        return TableTaskReader(self._database, self._table, self._name) if self._by_tasks else None
 
     @property
     def keys(self) -> StructType:
@@ -77,12 +130,12 @@ class TableReader(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
     _table: Table
     _closed = False
 
-    def _fetched(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    @contextmanager
+    def _reading(self) -> Iterator[CommittedValues]:
         if self._closed:
             raise StateError(f"{self._name} is closed")
         with self._database.explained(self._name), self._link.transaction() as connection:
-            found: list[tuple[Any, ...]] = connection.execute(query, values).fetchall()
-        return list(found)
+            yield CommittedValues(connection, self._table)
 
     def _found(self, connection: Connection, schema: str, name: str) -> Table:
         dialect = self._database.dialect

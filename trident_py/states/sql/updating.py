@@ -17,13 +17,14 @@ from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import Key, RemovableMapState, StateChange, TaskedState, ValueUpdater
+from trident_py.interfaces.states import Key, RemovableMapState, StateChange, TaskedState, TaskReader, ValueUpdater
 from trident_py.rows.row import column_values
 from trident_py.rows.schema import arrow_table
 from trident_py.states.fenced import Expiry
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import naming_unfit
 from trident_py.states.sql.dialect import Connection, ending_at_refusals
+from trident_py.states.sql.reading import TableTaskReader
 from trident_py.states.sql.staging import StagingSQLMapState, StagingTask, link_of
 from trident_py.states.sql.state import CHUNK_ROWS, RemovedRows
 from trident_py.states.sql.table import TOKEN, Staging, Table
@@ -182,6 +183,10 @@ def stored_token(connection: Connection, table: Table) -> str:
 
 class TaskedSQLMapState(StagingSQLMapState, TaskedState[Any]):
     """A SQL state that tasks change by user code."""
+
+    @property
+    def task_reader(self) -> TaskReader | None:
+        return TableTaskReader(self._database, self._table, f"topology {self._topology!r}: {self._name}")
 
     def update(self, tx: SinkTransaction, change: StateChange, frame: DataFrame) -> DataFrame | None:
         task = self.update_task(tx, change)

@@ -32,6 +32,7 @@ class Changing(Staging, TaskedState[int]):
     """Keeps what it was told."""
 
     is_committed = False
+    task_reader = None
 
     def update(self, tx: SinkTransaction, change: StateChange, frame: Any) -> Any:
         self.told.append(("update", str(tx.attempt), frame))
