@@ -38,6 +38,7 @@ class Sizes:
         rows: rows of `benchmarks.rows`.
         window_rows: rows of a batch in `windows`; 0: that part is left out.
         window_keys: keys of these rows.
+        placement_rows: rows of a batch in `placement`; 0: that part is left out.
         sink_rows: rows of a batch in `sinks`.
         sink_batches: such batches of each turn.
         sink_few: batches of ten rows of each turn.
@@ -82,6 +83,7 @@ class Sizes:
     rows: int
     window_rows: int
     window_keys: int
+    placement_rows: int
     sink_rows: int
     sink_batches: int
     sink_few: int
@@ -127,6 +129,7 @@ FULL = Sizes(
     rows=300_000,
     window_rows=100_000,
     window_keys=1_000,
+    placement_rows=100_000,
     sink_rows=1_000_000,
     sink_batches=3,
     sink_few=30,
@@ -173,6 +176,7 @@ QUICK = Sizes(
     rows=0,
     window_rows=100_000,
     window_keys=1_000,
+    placement_rows=100_000,
     sink_rows=0,
     sink_batches=0,
     sink_few=0,
@@ -219,6 +223,7 @@ TINY = Sizes(
     rows=100,
     window_rows=50,
     window_keys=10,
+    placement_rows=50,
     sink_rows=50,
     sink_batches=1,
     sink_few=2,

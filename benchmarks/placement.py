@@ -1,0 +1,203 @@
+"""A state that user code changes: on the driver, and in one, two and four of Spark's tasks, into PostgreSQL.
+
+    python -m benchmarks placement [--sizes full] [--out DIR]
+
+An updater adds up amounts by key, with a little Python for each row. A file is one batch. Each placement also runs
+against a server that answers each request 5 ms later, as a store in another building does.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+from attrs import frozen
+from pyspark.sql import SparkSession
+
+from benchmarks.command import run_part
+from benchmarks.feed import FeedSpout
+from benchmarks.parts import Part, Table
+from benchmarks.rounds import Measured, race
+from benchmarks.sizes import Sizes
+from benchmarks.stage import LARGE, Stage
+from benchmarks.workloads import FeedHand, Inputs
+from tests.servers.postgresql import NoServerError, PostgresServer
+from trident_py import PostgresState, TridentCollector, TridentTopology
+from trident_py.rows.schema import schema_of
+from trident_py.states import MapState, StateUpdater
+
+FIELDS = "key bigint, amount bigint"
+DELAY_SECONDS = 0.005
+DRIVER = "driver"
+
+
+def measure(stage: Stage, sizes: Sizes) -> Part:
+    """Each placement in turn, with a server nearby and one far away."""
+    if not sizes.placement_rows:
+        return Part()
+    stage.directory.chmod(0o711)  # the server's user has to get through
+    directory = stage.directory / "placement"
+    directory.mkdir(mode=0o711)
+    server = PostgresServer(directory / "data")
+    with ExitStack() as opened:
+        opened.callback(server.close)
+        try:
+            server.start()
+        except NoServerError as error:
+            return Part(notes=[f"a state in tasks was not measured: {error}"])
+        spark = opened.enter_context(stage.session(LARGE))
+        far = opened.enter_context(delayed(server.port))
+        course = Placements(stage, spark, updates(stage.scratch("updates"), sizes), server)
+        near = race(course.competitors(server.port), sizes.rounds, DRIVER)
+        away = race(course.competitors(far), sizes.rounds, DRIVER)
+    return Part(
+        tables=[table("a server nearby", course.inputs, near), table("a server 5 ms away", course.inputs, away)],
+        numbers={"tasks_vs_driver": near["2 tasks"].ratio, "far_tasks_vs_driver": away["4 tasks"].ratio},
+        spread={"tasks_vs_driver": near["2 tasks"].ratio_spread, "far_tasks_vs_driver": away["4 tasks"].ratio_spread},
+    )
+
+
+def updates(directory: Path, sizes: Sizes) -> Inputs:
+    """Parquet files of random keys."""
+    chance, rows = np.random.default_rng(1), sizes.placement_rows
+    paths = [directory / f"{number:05}.parquet" for number in range(sizes.files + sizes.warm_up)]
+    for path in paths:
+        keys = chance.integers(0, sizes.keys, rows)
+        pq.write_table(pa.table({"key": keys, "amount": np.ones(rows, dtype=np.int64)}), path)
+    return Inputs(tuple(paths), sizes.warm_up, rows, len(paths) * rows)
+
+
+@contextmanager
+def delayed(port: int) -> Iterator[int]:
+    """Give the port of a server that passes each request on to ``port`` a little later."""
+
+    def passed(source: socket.socket, target: socket.socket, delay: float) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                time.sleep(delay)
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def accepted() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                there = socket.create_connection(("127.0.0.1", port))
+                ends.extend([client, there])
+                for pair in ((client, there, DELAY_SECONDS), (there, client, 0.0)):
+                    threading.Thread(target=passed, args=pair, daemon=True).start()
+
+    ends: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accepted, daemon=True).start()
+        yield listener.getsockname()[1]
+    for end in ends:
+        end.close()
+
+
+@frozen
+class Adding(StateUpdater[MapState[int]]):
+    """Adds the amounts of each key to its value, row by row."""
+
+    def update_state(self, state: MapState[int], tuples: Sequence[Any], collector: TridentCollector) -> None:
+        """Add them."""
+        added: dict[int, int] = {}
+        for row in tuples:
+            added[row.key] = added.get(row.key, 0) + row.amount
+        updaters = [partial(_added, amount) for amount in added.values()]
+        state.multi_update([[key] for key in added], updaters)
+
+
+def _added(amount: int, value: int | None) -> int:
+    return (value or 0) + amount
+
+
+@frozen
+class Placements:
+    """The competitors.
+
+    Attributes:
+        stage: for directories and ZooKeeper.
+        spark: the session of all of them.
+        inputs: files of updates.
+        server: keeps the states.
+    """
+
+    stage: Stage
+    spark: SparkSession
+    inputs: Inputs
+    server: PostgresServer
+
+    def competitors(self, port: int) -> dict[str, Callable[[], float]]:
+        """By name; their connections lead to ``port``."""
+        tasks = {1: "1 task", 2: "2 tasks", 4: "4 tasks"}
+        return {
+            DRIVER: partial(self.trident, port, 1, "driver"),
+            **{name: partial(self.trident, port, count, "tasks") for count, name in tasks.items()},
+        }
+
+    def trident(self, port: int, parts: int, placement: str) -> float:
+        """A topology with a new table."""
+        name = self.stage.scratch("state").name.replace("-", "_").lower()
+        with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        dsn = psycopg.conninfo.make_conninfo(self.server.dsn(name), port=port)
+        state = PostgresState(dsn, table="totals", placement=placement).for_fields(
+            schema_of("key bigint"), schema_of("total bigint").fields[0]
+        )
+        hand, topology = FeedHand.of_files(self.inputs), TridentTopology("benchmark")
+        rows = topology.new_stream("updates", FeedSpout(hand.feed, FIELDS, self._emit))
+        rows.partition_by("key").parallelism_hint(parts).partition_persist(state, Adding(), ["key", "amount"])
+        with topology.start(self.stage.config(None), spark=self.spark) as query:
+            hand.first()
+            query.process_all_available()
+            started = time.perf_counter()
+            hand.rest()
+            query.process_all_available()
+            seconds = time.perf_counter() - started
+        with psycopg.connect(self.server.dsn(name)) as connection:
+            found = connection.execute("SELECT sum(total) FROM totals").fetchone()
+        assert found == (self.inputs.total,), found
+        return seconds
+
+    def _emit(self, spark: SparkSession, txid: int, path: Path, collector: TridentCollector) -> None:
+        collector.emit_dataframe(spark.read.schema(FIELDS).parquet(str(path)))
+
+
+def table(where: str, inputs: Inputs, results: Mapping[str, Measured]) -> Table:
+    """Who did how much."""
+    rows = inputs.timed * inputs.rows
+    return Table(
+        f"an updater of keys in PostgreSQL, {inputs.rows:,} rows a batch, {where}",
+        [
+            {
+                "": name,
+                "rows/s": rows / result.median,
+                "ms a batch": 1000 * result.median / inputs.timed,
+                f"× {DRIVER}": result.ratio,
+                "spread": result.spread,
+            }
+            for name, result in results.items()
+        ],
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """This part alone."""
+    return run_part("placement", measure, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
