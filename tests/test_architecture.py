@@ -186,7 +186,7 @@ FLOORS = """
     graph
     participants
     windows
-    states.redis spouts.delta spouts.kafka sinks.delta sinks.iceberg sinks.kafka
+    states.redis spouts.delta spouts.sql spouts.kafka sinks.delta sinks.iceberg sinks.kafka
     sinks.tables
     operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
     interfaces rows

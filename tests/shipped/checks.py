@@ -30,6 +30,7 @@ CHECKS: dict[str, Callable[[Path], Report]] = {
     "DataFrameSpout": spouts.dataframe,
     "DataSourceSpout": spouts.data_source,
     "DataSourceSpout-simple": spouts.simple_data_source,
+    "SQLSpout": spouts.sql,
     "DeltaSpout": spouts.delta,
     "KafkaSpout": spouts.kafka,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,16 @@ from deltalake import write_deltalake
 from tests.shipped.servers import broker_in
 from tests.unit.trident_py.spouts.test_data_source import ROWS as NUMBERS
 from tests.unit.trident_py.spouts.test_data_source import NumbersSource, SimpleSource
-from trident_py import DataFrameSpout, DataSourceSpout, DeltaSpout, FileSpout, FixedBatchSpout, KafkaSpout, Replay
+from trident_py import (
+    DataFrameSpout,
+    DataSourceSpout,
+    DeltaSpout,
+    FileSpout,
+    FixedBatchSpout,
+    KafkaSpout,
+    Replay,
+    SQLSpout,
+)
 from trident_py.spark.session import topology_session
 from trident_py.testing import Report, check_spout
 
@@ -65,6 +76,16 @@ def data_source(directory: Path) -> Report:
 def simple_data_source(directory: Path) -> Report:
     """Rows of a simple reader of that API."""
     return check_spout(lambda: DataSourceSpout(SimpleSource, replay=Replay.EXACT), lambda: NUMBERS)
+
+
+def sql(directory: Path) -> Report:
+    """Rows of a table, by their ids."""
+    path = directory / "lines.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE lines (id INTEGER PRIMARY KEY, line TEXT)")
+        connection.executemany("INSERT INTO lines (line) VALUES (?)", ROWS)
+    expected = [(number, line) for number, (line,) in enumerate(ROWS, 1)]
+    return check_spout(lambda: SQLSpout(f"sqlite:///{path}", "lines", "id", max_records_per_batch=2), lambda: expected)
 
 
 def delta(directory: Path) -> Report:

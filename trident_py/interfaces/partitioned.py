@@ -59,6 +59,10 @@ class PartitionedCoordinator(ABC, Generic[Ps]):
     def is_ready(self, txid: int) -> bool:
         """Return whether to start a batch; always True makes endless empty batches. It must not block for long."""
 
+    def has_pending_input(self) -> bool:
+        """Return true if known input that was not ready in `is_ready` will soon be ready by itself. Not in Storm."""
+        return False
+
     def emitted(self, positions: Mapping[str, Any]) -> None:
         """Receive the positions of the partitions: for each id, the metadata that `emit_batch_new` returned last.
 

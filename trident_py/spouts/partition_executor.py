@@ -90,6 +90,10 @@ class PartitionsOfBatches(BatchCoordinator[Definition]):
             self._told = positions
         return bool(self._coordinator.is_ready(txid))
 
+    def has_pending_input(self) -> bool:
+        has_pending_input = getattr(self._coordinator, "has_pending_input", None)
+        return has_pending_input is not None and bool(has_pending_input())
+
     def initialize_transaction(
         self, txid: int, prev_metadata: Definition | None, curr_metadata: Definition | None
     ) -> Definition:

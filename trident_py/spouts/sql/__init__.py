@@ -1,0 +1,1 @@
+"""`SQLSpout`: the new rows of a database's table."""
