@@ -172,7 +172,7 @@ def test_there_is_no_import_cycle() -> None:
 FLOORS = """
     cli testing conformance
     topology
-    runtime web
+    runtime web storm
     query
     wishing coordination
     history telemetry

@@ -25,6 +25,7 @@ from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import (
     Columns,
     GroupState,
+    Key,
     StagingState,
     State,
     StateUpdater,
@@ -90,6 +91,10 @@ def _sorted(change: pa.Table, keys: int) -> pa.Table:
     return numbered.sort_by([(str(number), "ascending") for number in range(keys)])
 
 
+def _replaced(value: object, _: object) -> object:
+    return value
+
+
 @define(kw_only=True)
 class StateParticipant(Participant):
     """A state, and the effect of a batch on it.
@@ -141,6 +146,14 @@ class StateParticipant(Participant):
             ):
                 self._commits.begin_member(tx)
             self._commits.commit_group()
+
+    def load(self, tx: SinkTransaction, rows: Sequence[tuple[Key, object]]) -> None:
+        """Commit these keys and values as the changes of ``tx``; those of an earlier attempt of it are rolled back."""
+        with self._rolled_back():
+            for each in self._commits.begin_group([tx]):
+                self._commits.begin_member(each)
+                self._commits.multi_update([key for key, _ in rows], [partial(_replaced, value) for _, value in rows])
+                self._commits.commit_group()
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> pa.Table:
         """Run the job; the change stays in the driver's memory until it is committed or aborted."""

@@ -189,6 +189,18 @@ class Cluster:
         """Return the existing topics of ``wanted``."""
         return self.described(self._names(wanted))
 
+    def find_topic_ids(self, wanted: Topics, spout: str) -> dict[str, str]:
+        """Return the ids of the existing topics of ``wanted``, by name.
+
+        Raises:
+            SpoutError: the cluster doesn't answer, or refuses; names ``spout``.
+        """
+        try:
+            with errors_of_spout(spout):
+                return {topic.name: topic.id for topic in self.topics(wanted).values()}
+        except KafkaException as error:
+            raise SpoutError(f"spout {spout!r}: Kafka doesn't answer: {error}", spout=spout) from error
+
     def described(self, names: Collection[str]) -> dict[str, Topic]:
         """Return the existing topics with these names."""
         return _topics(self._described(names))

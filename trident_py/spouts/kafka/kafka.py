@@ -130,6 +130,15 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
     def _shown_topics(self) -> str:
         return self._topics.pattern if isinstance(self._topics, re.Pattern) else ", ".join(self._topics)
 
+    def find_topic_ids(self, tx_id: str) -> Mapping[str, str]:
+        """Return the ids of the topics that it reads, by name.
+
+        Raises:
+            SpoutError: the cluster doesn't answer, or refuses; names ``tx_id``.
+        """
+        with closing(self._cluster()) as cluster:
+            return cluster.find_topic_ids(self._topics, tx_id)
+
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> KafkaCoordinator:
         """Return a coordinator that looks for records."""
         from trident_py.spouts.kafka.coordinator import KafkaCoordinator, Limits
