@@ -45,8 +45,14 @@ COMMANDS = {
     "try": "run other code over the rows of a parked or committed transaction, and write nothing",
     "ui": "serve the page of a topology from its history, whether it runs or not",
     "reset": "delete a topology's position, so that it starts from the beginning",
+    "import": "let a topology that has never run continue where a topology of Storm has stopped",
 }
-"""The description of each command. The module of the same name runs it; `wish` runs the commands of operators."""
+"""The description of each command. The module of the same name runs it; `wish` runs the commands of operators.
+
+A module can't be called `import`: that one is `importing`."""
+
+SETTLE_SECONDS = 60.0
+"""Twice the default of Storm's topology.message.timeout.secs, after which a transaction has failed or is committed."""
 
 WISHES = ("pause", "resume", "drain", "rate")
 MENDING = ("park", "release", "skip", "bisect", "retry")
@@ -175,6 +181,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_try_options(add("try", where, history, report))
     _add_ui_options(add("ui", where, history))
     _add_reset_options(add("reset", where))
+    _add_import_options(add("import", where))
     return parser
 
 
@@ -193,6 +200,60 @@ def _add_status_options(status: argparse.ArgumentParser) -> None:
 def _add_reset_options(reset: argparse.ArgumentParser) -> None:
     reset.add_argument("name", metavar="NAME", type=_text, help="the topology")
     reset.add_argument("--yes", action="store_true", help="don't ask for confirmation")
+
+
+def _add_import_options(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(module="importing")
+    command.add_argument("target", metavar="TARGET", help=TARGET_WORDS)
+    command.add_argument(
+        "--from-storm",
+        metavar="NAME",
+        type=_text,
+        required=True,
+        help="the name of the topology in Storm, where it is killed or inactive",
+    )
+    command.add_argument(
+        "--state",
+        metavar="NAME=FROM",
+        action="append",
+        type=_text,
+        help="the first values of a state, once for each state: NAME=KIND,hash=KEY or NAME=KIND,strings=PREFIX* for a "
+        "RedisMapState, or NAME=empty. KIND is opaque, transactional or non-transactional. Add ,tasks=1 if the state "
+        "had one task in Storm",
+    )
+    _add_storm_options(command)
+
+
+def _add_storm_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--redis",
+        metavar="URL",
+        help="the Redis server of these values, as redis://host:port/db; set it in TRIDENT_STORM_REDIS, if it has a "
+        "password",
+    )
+    command.add_argument(
+        "--storm-zookeeper",
+        metavar="HOSTS",
+        help="Storm's ZooKeeper; without it, it is the one of --zookeeper. A login, user:password, is read from "
+        "TRIDENT_STORM_ZOOKEEPER_AUTH",
+    )
+    command.add_argument(
+        "--storm-root", metavar="ZNODE", default="/storm", help="Storm's storm.zookeeper.root (/storm)"
+    )
+    command.add_argument(
+        "--transactional-root",
+        metavar="ZNODE",
+        default="/transactional",
+        help="Storm's transactional.zookeeper.root (/transactional)",
+    )
+    command.add_argument(
+        "--settle",
+        metavar="SECONDS",
+        type=_seconds,
+        default=SETTLE_SECONDS,
+        help="how long to wait for the last transactions of an inactive topology: at least twice its "
+        f"topology.message.timeout.secs ({SETTLE_SECONDS:g})",
+    )
 
 
 def _add_wish_options(name: str, wish: argparse.ArgumentParser) -> None:
