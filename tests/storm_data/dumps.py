@@ -87,7 +87,6 @@ def wanted(name: str, moment: str = "killed", **states: str) -> Wanted:
         read=lambda _: snapshot_of(name, moment),
         states={ours: None if said == "empty" else StormState.parse(said) for ours, said in states.items()},
         read_state=lambda state: texts_of(name, state),
-        settle=0.0,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from argparse import Namespace
 from collections.abc import Mapping
 from functools import partial
@@ -48,7 +50,13 @@ def _wanted(arguments: Namespace, config: TridentConfig) -> Wanted:
         states=_states(arguments.state or []),
         read_state=partial(_texts, arguments),
         settle=arguments.settle,
+        wait=_wait,
     )
+
+
+def _wait(seconds: float) -> None:
+    print(f"the topology is inactive: waiting {seconds:g} s for its last transactions", file=sys.stderr)
+    time.sleep(seconds)
 
 
 def _hosts(arguments: Namespace, config: TridentConfig) -> str:

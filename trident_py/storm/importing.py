@@ -14,7 +14,6 @@ of the same import, nothing is left to do. Nothing is written to Storm's ZooKeep
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -47,8 +46,6 @@ from trident_py.storm.snapshot import StormSnapshot
 from trident_py.storm.spouts import ImportedSpout, imported_spout
 from trident_py.storm.states import StateFields, StormState, StormValues
 
-log = logging.getLogger(__name__)
-
 EMPTY = None
 """The entry in `Wanted.states` for a state that begins without values."""
 
@@ -63,18 +60,20 @@ class Wanted:
         states: by the name of our state, where Storm keeps it, or `EMPTY`.
         read_state: returns the stored texts of a state by the texts of their keys.
         settle: for a topology that is inactive, how long to wait for its transactions in flight, in seconds.
+        wait: waits so long, and may tell a user.
     """
 
     name: str
     read: Callable[[Sequence[str]], StormSnapshot]
     states: Mapping[str, StormState | None]
     read_state: Callable[[StormState], Mapping[str, str]]
-    settle: float
+    settle: float = 0.0
+    wait: Callable[[float], None] = time.sleep
 
     @property
     def described_states(self) -> list[str]:
         """The texts that stand for the imports of states."""
-        return [f"{name}={state}" for name, state in self.states.items()]
+        return [f"{name}={state.text if state else 'empty'}" for name, state in self.states.items()]
 
 
 @frozen(kw_only=True)
@@ -125,8 +124,7 @@ def import_topology(graph: Graph, config: TridentConfig, coordination: Coordinat
         if (found := earlier(store, mark)) is not None:
             return Imported(record=found)
         values = read_values(planned, wanted)
-        if wanted.read(tx_ids(planned)) != snapshot:
-            raise still_moving(wanted.name)
+        ensure_settled(planned, wanted, snapshot)
         others = [name for name in outputs if wanted.states.get(name) is None]
         at = verdict(graph.topology, snapshot, values, others, spouts_from(planned, snapshot, snapshot.current))
         states = [state_of(outputs[each.name], each, at, config, resources) for each in values]
@@ -247,12 +245,13 @@ def ensure_imports(outputs: Mapping[str, OutputPlace], states: Mapping[str, Stor
     for name, place in outputs.items():
         output, state = place.output, states.get(name)
         keeps_values = output.kind != "sink" and output.keeps_token and not getattr(output.factory, "volatile", False)
+        can_import = keeps_values and isinstance(output, AggregateState)
         if keeps_values and name not in states:
+            values = f"--state {name}=KIND,hash=KEY for the values of Storm's RedisMapState, or " * can_import
             raise TopologyError(
-                f"nothing says what {output.kind} {name!r} begins with. To fix this: --state {name}=KIND,hash=KEY for "
-                f"the values of Storm's RedisMapState, or --state {name}=empty"
+                f"nothing says what {output.kind} {name!r} begins with. To fix this: {values}--state {name}=empty"
             )
-        if state is not None and not (keeps_values and isinstance(output, AggregateState)):
+        if state is not None and not can_import:
             raise TopologyError(
                 f"{output.kind} {name!r} can't be imported: {output.described()}. An import takes the state of a "
                 f"persistent_aggregate that keeps a token, such as SQLiteState, PostgresState, MySQLState or "
@@ -274,20 +273,22 @@ def settled(planned: Plan, wanted: Wanted) -> StormSnapshot:
     snapshot = wanted.read(tx_ids(planned))
     if snapshot.is_killed or not wanted.settle:
         return snapshot
-    log.info("Storm's topology %s is inactive: waiting %g s for its last transactions", wanted.name, wanted.settle)
-    time.sleep(wanted.settle)
-    after = wanted.read(tx_ids(planned))
-    if after != snapshot:
-        raise still_moving(wanted.name)
+    wanted.wait(wanted.settle)
+    ensure_settled(planned, wanted, snapshot)
     return snapshot
 
 
-def still_moving(name: str) -> ConfigError:
-    """Return the error for a topology of Storm that is not idle."""
-    return ConfigError(
-        f"Storm's topology {name!r} has changed what it stores during the import: it still commits; nothing was "
-        f"imported. To fix this: wait until its transactions in flight have ended, and repeat the import"
-    )
+def ensure_settled(planned: Plan, wanted: Wanted, snapshot: StormSnapshot) -> None:
+    """Check that Storm has still stored the same.
+
+    Raises:
+        ConfigError: it has stored something else.
+    """
+    if wanted.read(tx_ids(planned)).digest != snapshot.digest:
+        raise ConfigError(
+            f"Storm's topology {wanted.name!r} has changed what it stores during the import: it still commits; nothing "
+            f"was imported. To fix this: wait until its transactions in flight have ended, and repeat the import"
+        )
 
 
 def read_values(planned: Plan, wanted: Wanted) -> list[StormValues]:

@@ -81,6 +81,12 @@ class StormState:
         )
 
     @property
+    def text(self) -> str:
+        """The text that `parse` returns it for."""
+        place = f"hash={self.hash}" if self.hash else f"strings={self.strings}"
+        return f"{self.kind.value},{place}{',tasks=1' if self.has_one_task else ''}"
+
+    @property
     def shown(self) -> str:
         """Its place, for messages."""
         return f"hash {self.hash!r}" if self.hash else f"strings {self.strings!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -39,6 +38,7 @@ from trident_py.storm.snapshot import StormSnapshot
 from trident_py.streams.stream import Stream
 from trident_py.testing import LocalCoordination, run_batches
 from trident_py.topology import TridentTopology
+from trident_py.windows.windows import TumblingCount
 
 PROGRAMS: Mapping[str, tuple[Callable[[], AnySpout], str, Sequence[int]]] = {
     "storm-exact": (ExactLines, "transactional,hash=storm-exact,tasks=1", [0, 1]),
@@ -257,15 +257,16 @@ def test_an_import_killed_before_storm_went_on_needs_a_reset(tmp_path: Path, mon
         run_import(topology, coordination, evolve(what, read=lambda _: later))
 
 
-def test_a_topology_that_still_commits_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topology_that_still_commits_is_refused(tmp_path: Path) -> None:
     before = snapshot_of("storm-full", "inactive")
     after = evolve(before, spouts={"storm-full": evolve(before.spouts["storm-full"], current=6)})
-    for settle in (0.001, 0.0):
+    waited: list[float] = []
+    for settle in (60.0, 0.0):
         seen = iter([before, after])
-        what = evolve(wanted_of("storm-full"), settle=settle, read=partial(_next_of, seen))
-        with caplog.at_level(logging.INFO), pytest.raises(ConfigError, match="during the import: it still commits"):
+        what = evolve(wanted_of("storm-full"), settle=settle, read=partial(_next_of, seen), wait=waited.append)
+        with pytest.raises(ConfigError, match="during the import: it still commits"):
             run_import(two_states("storm-full", tmp_path), LocalCoordination(), what)
-    assert "is inactive: waiting 0.001 s for its last transactions" in caplog.text
+    assert waited == [60.0]
 
 
 def _next_of(seen: Iterator[StormSnapshot], _: Sequence[str]) -> StormSnapshot:
@@ -390,3 +391,19 @@ def test_values_go_into_redis_and_postgresql_too(redis: str, redis_server: Redis
         found: Any = client.hgetall("counts")
         assert {decode_key(key)[0]: int(text) for key, text in found.items()} == dict(counted([0, 1]))
         assert dict(connection.execute("SELECT word, count FROM counts").fetchall()) == dict(counted([0, 1]))
+
+
+def test_a_window_can_only_begin_empty() -> None:
+    topology = TridentTopology("words")
+    lines = topology.new_stream("storm-full", FullLines())
+    lines.window(TumblingCount(2), "value", Count(), "count")
+    with pytest.raises(TopologyError, match="nothing says what window 'storm-full-window' begins with"):
+        run_import(topology, LocalCoordination(), wanted("storm-full"))
+    with pytest.raises(
+        TopologyError, match=r"window 'storm-full-window' can't be imported: .* An import takes the state of a persi"
+    ):
+        run_import(
+            topology, LocalCoordination(), wanted("storm-full", **{"storm-full-window": "opaque,hash=storm-full"})
+        )
+    done = run_import(topology, LocalCoordination(), wanted("storm-full", **{"storm-full-window": "empty"}))
+    assert (done.others, done.record.current_txid) == (["storm-full-window"], 5)

@@ -32,6 +32,7 @@ def values(said: str, **texts: Any) -> StormValues:
 )
 def test_a_place_is_written_in_words(text: str, state: StormState) -> None:
     assert StormState.parse(text) == state
+    assert StormState.parse(state.text) == state
 
 
 @pytest.mark.parametrize(
