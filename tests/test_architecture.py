@@ -35,7 +35,7 @@ ONE_DOOR = {
         "trident_py.sinks.kafka.verdicts",
         "trident_py.spouts.kafka",
     },
-    "redis": {"trident_py.states.redis"},
+    "redis": {"trident_py.spouts.redis", "trident_py.states.redis"},
     "opentelemetry": {"trident_py.telemetry.opentelemetry"},
     "prometheus_client": {"trident_py.telemetry.prometheus"},
     "starlette": {"trident_py.web"},
@@ -186,7 +186,7 @@ FLOORS = """
     graph
     participants
     windows
-    states.redis spouts.delta spouts.sql spouts.kafka sinks.delta sinks.iceberg sinks.kafka
+    states.redis spouts.redis spouts.delta spouts.sql spouts.kafka sinks.delta sinks.iceberg sinks.kafka
     sinks.tables
     operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
     interfaces rows

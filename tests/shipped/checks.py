@@ -31,6 +31,7 @@ CHECKS: dict[str, Callable[[Path], Report]] = {
     "DataSourceSpout": spouts.data_source,
     "DataSourceSpout-simple": spouts.simple_data_source,
     "SQLSpout": spouts.sql,
+    "RedisStreamsSpout": spouts.redis_streams,
     "DeltaSpout": spouts.delta,
     "KafkaSpout": spouts.kafka,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from deltalake import write_deltalake
+from redis import Redis
 
-from tests.shipped.servers import broker_in
+from tests.shipped.servers import broker_in, redis_in
 from tests.unit.trident_py.spouts.test_data_source import ROWS as NUMBERS
 from tests.unit.trident_py.spouts.test_data_source import NumbersSource, SimpleSource
 from trident_py import (
@@ -24,6 +25,7 @@ from trident_py import (
     FileSpout,
     FixedBatchSpout,
     KafkaSpout,
+    RedisStreamsSpout,
     Replay,
     SQLSpout,
 )
@@ -86,6 +88,18 @@ def sql(directory: Path) -> Report:
         connection.executemany("INSERT INTO lines (line) VALUES (?)", ROWS)
     expected = [(number, line) for number, (line,) in enumerate(ROWS, 1)]
     return check_spout(lambda: SQLSpout(f"sqlite:///{path}", "lines", "id", max_records_per_batch=2), lambda: expected)
+
+
+def redis_streams(directory: Path) -> Report:
+    """Entries of a stream."""
+    with redis_in(directory) as url, closing(Redis.from_url(url)) as client:
+        for number, (line,) in enumerate(ROWS, 1):
+            client.xadd("lines", {"line": line}, id=f"{number}-0")
+        expected = [
+            ("lines", f"{number}-0", datetime.fromtimestamp(number / 1000, UTC), {"line": line})
+            for number, (line,) in enumerate(ROWS, 1)
+        ]
+        return check_spout(lambda: RedisStreamsSpout(url, "lines", max_records_per_batch=2), lambda: expected)
 
 
 def delta(directory: Path) -> Report:
