@@ -24,6 +24,7 @@ from trident_py.graph.multi import MultiReduce
 from trident_py.graph.naming import state_names, unused
 from trident_py.graph.queries import StaticState
 from trident_py.graph.time_join import JoinTimeArguments
+from trident_py.graph.tracing import check_partition_fields
 from trident_py.history.recorder import recorded, this_program
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.operations import GroupedMultiReducer, MultiReducer
@@ -85,6 +86,7 @@ class TridentTopology:
             if not hasattr(spout, "output_schema"):
                 raise TopologyError(f"{type(spout).__name__} declares no output_schema, the fields of its rows")
             source = Source(title, tx_id, spout, schema_of(spout.output_schema))
+            check_partition_fields(source)
             return Stream(self._graph, self._graph.add(source))
 
     def new_drpc_stream(self, function: str) -> Stream:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql.types import StructType, TimestampType
 
 from coordinators.values.canonical import Json
@@ -19,6 +19,9 @@ from trident_py.windows.windows import DurationWindow, SessionWindow, Window
 
 MAX_AHEAD = timedelta(days=1)
 """A row may be so far after the time of its transaction, unless the user says otherwise."""
+
+PARTITION = "_trident_partition"
+"""The hidden field with the partition of its spout from which a row comes."""
 
 _KINDS = "a TumblingDuration, SlidingDuration or SessionWindow"
 
@@ -63,7 +66,7 @@ class EventTimeArguments:
                 "timedelta(minutes=5)"
             )
         rules = watermark_rules(self.watermark, self.idle, self.max_ahead)
-        return (EventTime(timestamp=self.timestamp, by=names_of(self.by or ()), rules=rules),)
+        return (event_time(self.timestamp, self.by, rules),)
 
     def _check_unused(self) -> None:
         unset = EventTimeArguments()
@@ -96,6 +99,19 @@ def duration_micros(name: str, value: timedelta, *, least: timedelta = timedelta
     return value // timedelta(microseconds=1)
 
 
+@frozen
+class SpoutPartitions:
+    """The partitions of a spout, to which rows can be traced.
+
+    Attributes:
+        fields: the fields that name the partition of a row of the spout; empty: all rows are one partition.
+        reason: why they are one partition.
+    """
+
+    fields: tuple[str, ...] = ()
+    reason: str = ""
+
+
 @frozen(kw_only=True)
 class EventTime:
     """The event time of the rows of one input, and the watermark that follows from it.
@@ -104,11 +120,38 @@ class EventTime:
         timestamp: the field with the time of a row.
         by: the fields whose values name the partition of a row; empty: all rows are one partition.
         rules: how the watermark follows from the rows.
+        asks_spout: whether the partitions are those of the spout, if rows can be traced to them, because the user has
+            named no fields.
+        spout: these partitions.
     """
 
     timestamp: str
     by: tuple[str, ...]
     rules: Watermark
+    asks_spout: bool = False
+    spout: SpoutPartitions = SpoutPartitions()
+
+    def traced(self, spout: SpoutPartitions) -> EventTime:
+        """Return the event time of rows that can be traced to ``spout``; unchanged if the user has named fields."""
+        return evolve(self, spout=spout) if self.asks_spout else self
+
+    def carrying(self) -> EventTime:
+        """Return the event time of the same rows, which carry their partition; unchanged without such partitions."""
+        if not self.spout.fields:
+            return self
+        return evolve(self, by=(PARTITION,), rules=evolve(self.rules, by=self.partitions))
+
+    @property
+    def is_carrying(self) -> bool:
+        """Whether rows carry their partition."""
+        return PARTITION in self.by
+
+    @property
+    def partitions(self) -> str:
+        """The description of the partitions of the watermark."""
+        if self.spout.fields:
+            return f"the spout's {', '.join(self.spout.fields)}"
+        return ", ".join(self.by)
 
     def check(self, source: StructType, argument: str = "timestamp=") -> None:
         """Check the fields of the input.
@@ -127,7 +170,14 @@ class EventTime:
     @property
     def identity(self) -> dict[str, Json]:
         """The facts that the stored data depends on."""
-        return {"timestamp": self.timestamp, "by": ", ".join(self.by)}
+        return {"timestamp": self.timestamp}
+
+
+def event_time(timestamp: str, by: str | Sequence[str] | None, rules: Watermark) -> EventTime:
+    """Return the event time of one input; without ``by``, it can be traced to its spout."""
+    names = names_of(by or ())
+    rules = evolve(rules, by=", ".join(names))
+    return EventTime(timestamp=timestamp, by=names, rules=rules, asks_spout=by is None)
 
 
 def watermark_details(times: Sequence[EventTime]) -> dict[str, Json]:
@@ -139,6 +189,7 @@ def watermark_details(times: Sequence[EventTime]) -> dict[str, Json]:
         "watermark": _shown(each.delay for each in rules),
         "idle": _shown(each.idle for each in rules),
         "max_ahead": _shown(each.max_ahead for each in rules),
+        "by": " and ".join(dict.fromkeys(each.partitions or "one partition" for each in times)),
     }
 
 
@@ -150,19 +201,23 @@ def _shown(durations: Iterable[int | None]) -> str:
 def described_times(times: Sequence[EventTime]) -> str:
     """Return a description for ``explain()``, of the event time of each input."""
     fields = " and ".join(repr(each.timestamp) for each in times)
-    told = ", ".join(f"{name} {value}" for name, value in watermark_details(times).items() if value != "none")
-    by = " and ".join(dict.fromkeys(", ".join(each.by) for each in times)) if all(each.by for each in times) else ""
-    return f"by event time {fields}: {told}{f', the least over the values of {by}' if by else ''}"
+    details = {name: value for name, value in watermark_details(times).items() if name != "by"}
+    told = ", ".join(f"{name} {value}" for name, value in details.items() if value != "none")
+    return f"by event time {fields}: {told}, {' and '.join(dict.fromkeys(map(_described_partitions, times)))}"
+
+
+def _described_partitions(time: EventTime) -> str:
+    if time.partitions:
+        return f"the least over the values of {time.partitions}"
+    return "all rows are one partition" + (f", because {time.spout.reason}" if time.spout.reason else "")
 
 
 def event_windows(time: EventTime, window: Window, schema: StructType) -> EventWindows[Any]:
     """Return windows by event time over stored rows with these fields."""
     if isinstance(window, SessionWindow):
-        return SessionEventWindows(window=window, rules=time.rules, schema=schema, timestamp=time.timestamp, by=time.by)
+        return SessionEventWindows(window=window, rules=time.rules, schema=schema, timestamp=time.timestamp)
     if isinstance(window, DurationWindow):
-        return DurationEventWindows(
-            window=window, rules=time.rules, schema=schema, timestamp=time.timestamp, by=time.by
-        )
+        return DurationEventWindows(window=window, rules=time.rules, schema=schema, timestamp=time.timestamp)
     raise AssertionError(f"{window!r} has no event time")
 
 
@@ -171,5 +226,5 @@ def partial_event_windows(
 ) -> PartialEventWindows:
     """Return windows by event time over stored partial values, with these fields."""
     return PartialEventWindows(
-        window=window, rules=time.rules, schema=schema, timestamp=time.timestamp, by=time.by, combine=combine
+        window=window, rules=time.rules, schema=schema, timestamp=time.timestamp, combine=combine
     )

@@ -227,6 +227,13 @@ class Operation(ABC):
         """
         return None
 
+    def carrying(self) -> Operation | None:
+        """Return the same operation over rows with one more field before all others, which it copies to its output.
+
+        None: a row of its output may come from several rows, or it may read the field.
+        """
+        return None
+
     @abstractmethod
     def output(self, inputs: Sequence[StructType]) -> StructType | None:
         """Return the output fields; None if only Spark knows them.

@@ -42,7 +42,7 @@ class KeyedState(TimedState):
     @property
     def fixed(self) -> frozenset[str]:
         """The facts that the stored values and timers depend on."""
-        return frozenset({"keys", "value", "timestamp", "by"})
+        return frozenset({"keys", "value", "timestamp"})
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Return the function, the keys, the value's fields, and the facts of the factory."""
@@ -83,7 +83,7 @@ class KeyedState(TimedState):
         return KeyedUpdater(calls=calls, store=self._store(source), event_time=self.event_time)
 
     def _store(self, source: StructType) -> KeyedStore:
-        timed = [self.event_time.timestamp, self.event_time.by] if self.event_time else []
+        timed = [self.event_time.timestamp] if self.event_time else []
         return KeyedStore(schema=self.value, made_of=[fields_text(select(source, self.keys)), timed])
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from coordinators.values.transaction_time import MILLIS
 from trident_py.graph.event_time import EventTime
-from trident_py.graph.timed_state import TimedUpdater
+from trident_py.graph.timed_state import TimedUpdater, without_partition
 from trident_py.graph.window_updaters import WholeRows
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.keyed import KeyedFunction, KeyState, Timers
@@ -226,6 +226,7 @@ class KeyedUpdater(TimedUpdater):
         seen = Timers(now=moment(now), watermark=None if before is None else moment(before))
         timed = WholeRows(by=self.event_time.by, timestamp=self.event_time.timestamp, keys=self.calls.keys, fields=())
         judged = judge(self.event_time.rules, head.progress, timed(tuples), now, before)
+        tuples = without_partition(tuples) if self.event_time.is_carrying else tuples
         for number, why in judged.refused:
             collector.emit((True, (*tuples[number], why.value, seen.watermark)))
         refused = {number for number, _ in judged.refused}

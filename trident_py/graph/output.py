@@ -113,6 +113,10 @@ class Output(Operation):
         """Return the output as it runs, with these streams of its new values."""
         return self
 
+    def at_end(self, node: Node) -> Node:
+        """Return ``node``, the last one of a branch, with this output as it runs."""
+        return evolve(node, operation=self)
+
     @abstractmethod
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         """Return the participant in commits, and make its state."""

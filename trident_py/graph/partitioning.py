@@ -68,6 +68,9 @@ class Repartition(Operation):
     def spread_by(self) -> tuple[str, ...]:
         return self.fields
 
+    def carrying(self) -> Repartition | None:
+        return self if self.only_places else None
+
     def output(self, inputs: Sequence[StructType]) -> StructType:
         check_comparable(select(inputs[0], self.fields))
         return inputs[0]
@@ -111,6 +114,9 @@ class ParallelismHint(Operation):
 
     only_places: ClassVar[bool] = True
     keeps_partitions: ClassVar[bool] = True
+
+    def carrying(self) -> ParallelismHint:
+        return self
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         return inputs[0]

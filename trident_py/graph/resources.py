@@ -28,6 +28,9 @@ class Resources(Operation):
 
     keeps_partitions: ClassVar[bool] = True
 
+    def carrying(self) -> Resources:
+        return self
+
     def output(self, inputs: Sequence[StructType]) -> StructType:
         return inputs[0]
 

@@ -24,7 +24,17 @@ from trident_py.rows.schema import append, same_fields, schema_of, select, shown
 from trident_py.spark.frames import column
 from trident_py.worker.async_map import AsyncMapStep
 from trident_py.worker.failures import in_user_code
-from trident_py.worker.pipeline import EachStep, FilterStep, FlatMapStep, MapStep, PeekStep, RowPipeline, Step, tagged
+from trident_py.worker.pipeline import (
+    EachStep,
+    FilterStep,
+    FlatMapStep,
+    MapStep,
+    PeekStep,
+    RowPipeline,
+    Step,
+    carrying,
+    tagged,
+)
 
 
 @frozen
@@ -36,12 +46,14 @@ class RowOperation(Operation):
         native: the same operation in Spark, if possible: used if no Python function runs before it. It receives a
             frame, the names of the input fields, and the names of the first fields, which it keeps unchanged.
         is_tagged: whether the first field is passed through and not read; see `sharing`.
+        is_carrying: whether the same applies to the next field; see `trident_py.graph.tracing`.
     """
 
     title: str
     make: Callable[[StructType], Step]
     native: Callable[[DataFrame, Sequence[str], Sequence[str]], DataFrame] | None = None
     is_tagged: bool = False
+    is_carrying: bool = False
 
     keeps_partitions: ClassVar[bool] = True
 
@@ -57,11 +69,15 @@ class RowOperation(Operation):
 
     def step(self, source: StructType) -> Step:
         """Return the step for rows with these fields."""
-        return tagged(self.make, source) if self.is_tagged else self.make(source)
+        make = partial(carrying, self.make) if self.is_carrying else self.make
+        return tagged(make, source) if self.is_tagged else make(source)
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> RowOperation:
         """Pass the field through, without reading it."""
         return evolve(self, is_tagged=True)
+
+    def carrying(self) -> RowOperation:
+        return evolve(self, is_carrying=True)
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         return self.step(inputs[0]).target
@@ -73,7 +89,7 @@ class RowOperation(Operation):
         if self.native is None or flow.rows.steps:
             return flow.then(step)
         native, names = self.native, flow.schema.names
-        tags = names[:1] if self.is_tagged else []
+        tags = names[: self.is_tagged + self.is_carrying]
         return flow.replaced(lambda frame: native(frame, names[len(tags) :], tags), step.target)
 
     def on_rows(self, inputs: Sequence[RowFlow], batch_id: TransactionAttempt | None) -> RowFlow:
@@ -194,6 +210,9 @@ class ColumnFilter(Operation):
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> ColumnFilter | None:
         """Return the same operation, if the condition depends only on one row."""
         return self if is_rowwise(self.condition, source) else None
+
+    def carrying(self) -> ColumnFilter:
+        return self
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         return inputs[0]

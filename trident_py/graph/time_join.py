@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import BooleanType, StructField, StructType
@@ -15,11 +15,12 @@ from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
 from coordinators.values.transaction_time import MILLIS
 from trident_py.errors import TopologyError
-from trident_py.graph.event_time import MAX_AHEAD, EventTime, duration_micros, watermark_rules
+from trident_py.graph.event_time import MAX_AHEAD, PARTITION, EventTime, duration_micros, event_time, watermark_rules
 from trident_py.graph.flow import Flow
-from trident_py.graph.graph import Operation, RowFlow
+from trident_py.graph.graph import Node, Operation, RowFlow
 from trident_py.graph.joining import Chained, Join, Side
-from trident_py.graph.timed_state import TimedState, TimedUpdater, check_fenced, check_keeps
+from trident_py.graph.timed_state import TimedState, TimedUpdater, check_fenced, check_keeps, without_partition
+from trident_py.graph.tracing import carry, with_partition
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.states import RemovableMapState, StateFactory
@@ -86,7 +87,7 @@ class JoinTimeArguments:
         delays, bys = _both("watermark", self.watermark), _both("by", self.by)
         idles, aheads = _both("idle", self.idle), _both("max_ahead", self.max_ahead)
         left, right = (
-            EventTime(timestamp=timestamp, by=names_of(by or ()), rules=watermark_rules(delay, idle, ahead))
+            event_time(timestamp, by, watermark_rules(delay, idle, ahead))
             for timestamp, by, delay, idle, ahead in zip(self.timestamps, bys, delays, idles, aheads, strict=True)
         )
         return within, (left, right)
@@ -176,7 +177,7 @@ class JoinState(TimedState):
     @property
     def fixed(self) -> frozenset[str]:
         """The facts that the stored rows depend on."""
-        return frozenset({"join", "left", "right", "keys", "timestamps", "by"})
+        return frozenset({"join", "left", "right", "keys", "timestamps"})
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Return the fields of both sides, how they are joined, and the facts of the factory."""
@@ -189,7 +190,6 @@ class JoinState(TimedState):
             "right": fields_text(right),
             "keys": " and ".join(", ".join(side.keys) for side in self.join.sides),
             "timestamps": " and ".join(each.timestamp for each in self.times),
-            "by": " and ".join(", ".join(each.by) for each in self.times),
         }
         return {"kind": class_names(self.factory), **of, **self.factory.identity()}
 
@@ -211,7 +211,22 @@ class JoinState(TimedState):
 
     def updater(self, source: StructType) -> JoinUpdater:
         left, right = _sides_of(source)
-        return JoinUpdater(join=self.join_of(source), result=JoinedFields.of(self.join, left, right))
+        return JoinUpdater(join=self.join_of(source), result=JoinedFields.of(self.join, left, right), times=self.times)
+
+    def streams(self, node: Node) -> tuple[Node, ...]:
+        return node.inputs
+
+    def _carried(self, node: Node) -> Node:
+        inputs = [carry(each) if time.is_carrying else each for time, each in zip(self.times, node.inputs, strict=True)]
+        return evolve(node, inputs=tuple(inputs), schema=node.operation.output([each.fields for each in inputs]))
+
+    def carried_fields(self, source: StructType) -> StructType:
+        *before, left, right = source.fields
+        sides = [
+            StructField(each.name, with_partition(side)) if time.is_carrying and PARTITION not in side.names else each
+            for each, side, time in zip((left, right), _sides_of(source), self.times, strict=True)
+        ]
+        return StructType([*before, *sides])
 
     def join_of(self, source: StructType) -> TimeJoin:
         """Return the join over the rows of these fields."""
@@ -221,7 +236,6 @@ class JoinState(TimedState):
                 schema=schema,
                 keys=side.keys,
                 timestamp=time.timestamp,
-                by=time.by,
                 rules=time.rules,
                 is_kept=other.is_optional,
             )
@@ -234,7 +248,7 @@ class JoinState(TimedState):
 
 def _sides_of(source: StructType) -> tuple[StructType, StructType]:
     """Return the fields of each side, from those of `Sides`."""
-    _, left, right = (each.dataType for each in source.fields)
+    left, right = (each.dataType for each in source.fields[-2:])
     if not isinstance(left, StructType) or not isinstance(right, StructType):
         raise AssertionError(f"{source} has no two sides")
     return left, right
@@ -288,12 +302,21 @@ class JoinUpdater(TimedUpdater):
 
     join: TimeJoin
     result: JoinedFields
+    times: tuple[EventTime, ...]
 
     def feed(
         self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
     ) -> None:
         rows = [[row[1 + number] for row in tuples if row[0] == number] for number in (0, 1)]
-        timed = [_timed(side, given) for side, given in zip(self.join.sides, rows, strict=True)]
+        partitions = [
+            encode_keys([[row[name] for name in time.by] for row in given])
+            for time, given in zip(self.times, rows, strict=True)
+        ]
+        rows = [
+            without_partition(given) if time.is_carrying else given
+            for time, given in zip(self.times, rows, strict=True)
+        ]
+        timed = [_timed(*each) for each in zip(self.join.sides, rows, partitions, strict=True)]
         fed = self.join.feed(state, timed, time * (MICROS // MILLIS))
         for number, refused in enumerate(fed.refused):
             passed = fed.watermarks[number]
@@ -313,9 +336,8 @@ class JoinUpdater(TimedUpdater):
         return {f"{name}.watermark": micros / MICROS for name, micros in found if micros is not None}
 
 
-def _timed(side: JoinSide, rows: Sequence[Row]) -> list[TimedRow]:
+def _timed(side: JoinSide, rows: Sequence[Row], partitions: Sequence[str]) -> list[TimedRow]:
     keys = [[row[name] for name in side.keys] for row in rows]
-    partitions = encode_keys([[row[name] for name in side.by] for row in rows])
     texts = [NO_KEY if None in key else text for key, text in zip(keys, encode_keys(keys), strict=True)]
     times = [None if row[side.timestamp] is None else micros_of(row[side.timestamp]) for row in rows]
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 from attrs import define, evolve, field, frozen
@@ -14,11 +14,12 @@ from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import CommitToken, TransactionAttempt
 from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
-from trident_py.graph.event_time import EventTime, described_times, watermark_details
+from trident_py.graph.event_time import PARTITION, EventTime, described_times, watermark_details
 from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Node, RowFlow, RowWise
 from trident_py.graph.output import Output, OutputPlace, described_state
 from trident_py.graph.outputs import NewValues
+from trident_py.graph.tracing import carry, traced, with_partition
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction
@@ -164,6 +165,30 @@ class TimedState(Output):
     def described(self) -> str:
         return described_state(self.factory, self.title) + (f", {described_times(self.times)}" if self.times else "")
 
+    def traced(self, node: Node) -> Self:
+        """Return the state for the rows of ``node``: its watermarks know the partitions of spouts, where possible."""
+        streams = zip(self.times, self.streams(node), strict=True)
+        return evolve(self, times=tuple(time.traced(traced(each)) for time, each in streams)) if self.times else self
+
+    def streams(self, node: Node) -> tuple[Node, ...]:
+        """Return the input that each of `times` belongs to; ``node`` is the input of the state."""
+        return (node,)
+
+    def settled(self, origins: Collection[Node]) -> Self:
+        return evolve(self, times=tuple(each.carrying() for each in self.times))
+
+    def at_end(self, node: Node) -> Node:
+        return super().at_end(evolve(node, inputs=(self._carried(node.inputs[0]),)))
+
+    def _carried(self, node: Node) -> Node:
+        """Return the input ``node``, with rows that carry their partition if the watermark needs it."""
+        return carry(node) if self.is_carrying else node
+
+    @property
+    def is_carrying(self) -> bool:
+        """Whether rows of an input carry their partition."""
+        return any(each.is_carrying for each in self.times)
+
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         downstream, following = place.downstream(context)
         origins = place.new_values.origins if place.new_values else ()
@@ -193,7 +218,11 @@ class TimedState(Output):
 
     def fields(self, source: StructType) -> StructType:
         """Return the fields of the rows that the driver receives: all, because late rows have them."""
-        return StructType([each for each in source.fields if each.name != self.tag])
+        return StructType([each for each in self.carried_fields(source).fields if each.name != self.tag])
+
+    def carried_fields(self, source: StructType) -> StructType:
+        """Return ``source`` with the fields that are carried; it may have them already."""
+        return with_partition(source) if self.is_carrying and PARTITION not in source.names else source
 
     def late_fields(self, source: StructType) -> StructType:
         """Return the fields of late rows.
@@ -274,6 +303,14 @@ def late_rows(title: str, results: Node) -> LateRows:
 def reads_late(origins: Iterable[Node]) -> bool:
     """Return whether one of these streams of new values is that of the late rows."""
     return any(isinstance(each.operation, LateRows) for each in origins)
+
+
+def without_partition(rows: Sequence[Row]) -> list[Row]:
+    """Return rows without their first field, in which they carry their partition."""
+    if not rows:
+        return []
+    make = row_class(tuple(rows[0]._fields[1:]))._make
+    return [make(row[1:]) for row in rows]
 
 
 def check_fenced(factory: StateFactory, what: str) -> None:

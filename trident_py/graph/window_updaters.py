@@ -125,11 +125,13 @@ class EventUpdater(TimedUpdater):
     Attributes:
         rows: stores the rows.
         timed: turns the rows that the driver receives into those of the windows.
+        is_carrying: whether the rows carry their partition, which late rows don't have.
     """
 
     aggregation: WindowAggregation
     rows: EventWindows[Any]
     timed: Callable[[Sequence[Row]], list[TimedRow]]
+    is_carrying: bool = False
 
     def feed(
         self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
@@ -138,7 +140,7 @@ class EventUpdater(TimedUpdater):
             fed = self.rows.feed(state, self.timed(tuples), time * (MICROS // MILLIS))
         watermark = None if fed.watermark is None else moment(fed.watermark)
         for number, why in fed.refused:
-            collector.emit((True, (*tuples[number], why.value, watermark)))
+            collector.emit((True, (*tuples[number][self.is_carrying :], why.value, watermark)))
         first = next(fed.fired, None)
         if first is None:
             return

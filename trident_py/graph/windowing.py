@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from attrs import evolve, frozen
 from pyspark.sql.types import StructType
@@ -62,7 +62,7 @@ class WindowState(TimedState):
     @property
     def fixed(self) -> frozenset[str]:
         """The facts that the stored rows depend on."""
-        return frozenset({"window", "fields", "timestamp", "by"})
+        return frozenset({"window", "fields", "timestamp"})
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Return the window, its keys and fields, the aggregator, and the facts of the factory."""
@@ -80,8 +80,8 @@ class WindowState(TimedState):
     def described(self) -> str:
         return super().described() + (", kept as one value for each key and pane" if self._panes else "")
 
-    def settled(self, origins: Collection[Node]) -> WindowState:
-        return evolve(self, by_pane=self._panes is not None and not reads_late(origins))
+    def settled(self, origins: Collection[Node]) -> Self:
+        return evolve(super().settled(origins), by_pane=self._panes is not None and not reads_late(origins))
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """Return the aggregator's results, after the keys if these are emitted, and before the window's bounds."""
@@ -115,7 +115,7 @@ class WindowState(TimedState):
         if self.event_time is None:
             return self.stored_fields(source)
         if self.by_pane and (panes := self._panes):
-            return panes.fields(source)
+            return panes.fields(self.carried_fields(source))
         return super().fields(source)
 
     def stored_fields(self, source: StructType) -> StructType:
@@ -147,7 +147,12 @@ class WindowState(TimedState):
         if self.event_time is None:
             return ArrivalUpdater(aggregation=aggregation, rows=self._by_arrival(source))
         rows = self._by_event_time(source, self.event_time)
-        return EventUpdater(aggregation=aggregation, rows=rows, timed=self._timed(rows, self.event_time, seen.names))
+        return EventUpdater(
+            aggregation=aggregation,
+            rows=rows,
+            timed=self._timed(rows, self.event_time, seen.names),
+            is_carrying=self.is_carrying,
+        )
 
     def _timed(self, rows: EventWindows[Any], event_time: EventTime, seen: Sequence[str]) -> TimedRows:
         by, timestamp, panes = event_time.by, event_time.timestamp, self._panes

@@ -21,8 +21,7 @@ from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
-from trident_py.interfaces.identity import Identified
-from trident_py.interfaces.spouts import Replay
+from trident_py.interfaces.spouts import Replay, RowSource
 
 Ps = TypeVar("Ps")
 """The coordinator's description of the partitions of a batch: JSON, such as a list of their names."""
@@ -131,7 +130,7 @@ class PartitionedEmitter(OpaquePartitionedEmitter[Ps, P, M]):
         """Emit exactly the rows for which `emit_batch_new` returned ``partition_meta``."""
 
 
-class PartitionedSpout(Identified, ABC, Generic[Ps, P, M]):
+class PartitionedSpout(RowSource, ABC, Generic[Ps, P, M]):
     """The base of `IPartitionedTridentSpout` and `IOpaquePartitionedTridentSpout`.
 
     It is pickled into the tasks, so keep only settings in it. Connect in its coordinator and in its emitter.

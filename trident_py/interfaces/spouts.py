@@ -32,6 +32,18 @@ class Replay(Enum):
     """Rows may be missing, or be in another batch too: there is no guarantee. Run like an opaque spout."""
 
 
+class RowSource(Identified):
+    """A spout of any kind.
+
+    Attributes:
+        partition_fields: the fields of its rows that name the partition of the source from which a row comes, such as
+            ``("topic", "partition")``. Their types are ``string``, ``int`` or ``bigint``. By event time, the watermark
+            is the least over these partitions. Empty: all rows are one partition.
+    """
+
+    partition_fields: ClassVar[Sequence[str]] = ()
+
+
 class Emitter(ABC, Generic[M]):
     """Emits the rows of a batch; runs in the driver's process, on its own thread, in txid order.
 
@@ -117,7 +129,7 @@ class Committing(Protocol):
         ...
 
 
-class ITridentSpout(Identified, ABC, Generic[M]):
+class ITridentSpout(RowSource, ABC, Generic[M]):
     """A source with full control: it defines batches by metadata and emits them.
 
     Attributes:
@@ -152,7 +164,7 @@ class ICommitterTridentSpout(ITridentSpout[M]):
     """A spout with an emitter that also takes part in the commit phase, by a ``commit(attempt)`` method."""
 
 
-class IBatchSpout(Identified, ABC):
+class IBatchSpout(RowSource, ABC):
     """The simple source: no metadata, always ready, opaque. Runs in the driver's process.
 
     Attributes:

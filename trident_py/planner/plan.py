@@ -250,13 +250,14 @@ def _spout_plan(source: Source) -> SpoutPlan:
 
 def _branch(graph: Graph, name: str, node: Node, divided: DividedBranch | None) -> Branch:
     begun, place = divided or DividedBranch(node), placed(graph, node)
-    end = hinted(begun.end)
+    end = place.output.at_end(begun.end) if place else begun.end
+    leading = {each.spout: each for each in row_functions(end) if each.spout in begun.leading}
     return Branch(
         name=name,
         spouts=node.spouts,
-        end=evolve(end, operation=place.output) if place else end,
+        end=hinted(end),
         output=place,
-        leading=begun.leading,
+        leading=leading,
         collects=begun.collects,
     )
 

@@ -15,9 +15,8 @@ from coordinators.values.batch_coordinator import BatchCoordinator
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
-from trident_py.interfaces.identity import Identified
 from trident_py.interfaces.partitioned import IOpaquePartitionedTridentSpout, IPartitionedTridentSpout
-from trident_py.interfaces.spouts import Emitter, IBatchSpout, ITridentSpout, Replay
+from trident_py.interfaces.spouts import Emitter, IBatchSpout, ITridentSpout, Replay, RowSource
 from trident_py.spouts.partition_executor import PartitionedSpoutAdapter
 
 
@@ -74,7 +73,7 @@ class SpoutOutputCollector(ABC):
         """Emit one row; with a ``message_id``, `IRichSpout.ack` or `IRichSpout.fail` is called later."""
 
 
-class IRichSpout(Identified, ABC):
+class IRichSpout(RowSource, ABC):
     """A source of single rows, without batches. Runs in the driver's process.
 
     Its methods are called one at a time, not always on one thread.

@@ -531,7 +531,7 @@ def _state(
 
 def _results(graph: Graph, source: Node, label: str | None, operation: TimedState, title: str) -> Stream:
     """Add a state that waits for a time, and return the stream of its results."""
-    state = graph.add(operation, source, label=label)
+    state = graph.add(operation.traced(source), source, label=label)
     return Stream(graph, graph.add((TimedResults if operation.times else NewValues)(title), state))
 
 

@@ -123,14 +123,12 @@ class EventWindows(ABC, Generic[W]):
     Attributes:
         schema: the fields of the stored rows.
         timestamp: the field of them with the time of a row.
-        by: the fields whose values name a row's partition, for the state's name.
     """
 
     window: W
     rules: Watermark
     schema: StructType
     timestamp: str
-    by: tuple[str, ...] = ()
     _arrow: pa.Schema = field(init=False, repr=False, eq=False)
 
     @_arrow.default
@@ -141,7 +139,7 @@ class EventWindows(ABC, Generic[W]):
     def value(self) -> StructField:
         """The value field of the state, named after the windows' kind and sizes, and a digest of the rows' fields."""
         fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
-        return value_field(f"event_{self.window.slug}", [fields, self.timestamp, self.by])
+        return value_field(f"event_{self.window.slug}", [fields, self.timestamp])
 
     def feed(self, state: RemovableMapState[bytes], rows: Sequence[TimedRow], now: int) -> Fed:
         """Add rows to windows, at the time of their transaction; iterate `Fed.fired` to the end.
@@ -285,7 +283,7 @@ class PartialEventWindows(DurationEventWindows):
     @property
     def value(self) -> StructField:
         fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
-        return value_field(f"event_partial_{self.window.slug}", [fields, self.timestamp, self.by])
+        return value_field(f"event_partial_{self.window.slug}", [fields, self.timestamp])
 
     def _add(self, bins: Bins, rows: Sequence[TimedRow]) -> None:
         panes: dict[int, dict[str, Sequence[Any]]] = {}
@@ -323,13 +321,13 @@ def _newest(judged: Sequence[tuple[TimedRow, Refusal | None]], most: int) -> dic
 def progress_line(progress: WatermarkProgress) -> dict[str, Any]:
     """Return the progress as values for JSON."""
     partitions = [[name, each.newest, each.active_at] for name, each in progress.partitions.items()]
-    return {"watermark": progress.watermark, "partitions": partitions}
+    return {"watermark": progress.watermark, "partitions": partitions, "by": progress.by}
 
 
 def progress_of(line: Mapping[str, Any]) -> WatermarkProgress:
     """Return the progress that `progress_line` has made."""
     partitions = {name: PartitionProgress(newest, active_at) for name, newest, active_at in line["partitions"]}
-    return WatermarkProgress(line["watermark"], partitions)
+    return WatermarkProgress(line["watermark"], partitions, line["by"])
 
 
 def _stored(head: EventHead) -> bytes:

@@ -51,7 +51,6 @@ class JoinSide:
         schema: the fields of its rows.
         keys: the fields by which its rows match those of the other side.
         timestamp: the field with the time of a row.
-        by: the fields whose values name the partition of a row, for the watermark.
         rules: the rules of its watermark.
         is_kept: whether a row without a partner comes out.
     """
@@ -59,7 +58,6 @@ class JoinSide:
     schema: StructType
     keys: tuple[str, ...]
     timestamp: str
-    by: tuple[str, ...]
     rules: Watermark
     is_kept: bool
     arrow: pa.Schema = field(init=False, repr=False, eq=False)

@@ -47,9 +47,9 @@ class JoinTimeOptions(TypedDict, total=False):
         timestamps: the field with the time of a row, on the left and on the right side. Its type is ``timestamp``.
         watermark: the delay: how much later than the newest row of its side a row may come.
         by: fields, such as the device: the watermark is the least over their values. Two names are those of the left
-            and of the right side. For several fields of a side, give a list of them.
-        idle: if a value of ``by`` has no rows for so long, by the times of transactions, it no longer holds the
-            watermark. None: it holds it forever.
+            and of the right side. For several fields of a side, give a list of them. None: see `EventTimeOptions`.
+        idle: if a value of ``by``, or a partition, has no rows for so long, by the times of transactions, it no longer
+            holds the watermark. None: it holds it forever.
         max_ahead: a row further after the time of its transaction is not joined and moves nothing; a day by default.
         store: the store of the rows: a fenced state such as `PostgresState`. None: a SQLite database in the
             ``state_dir``, under the names of the streams, or of their spouts.
@@ -107,7 +107,7 @@ class TimeJoin:
     def value(self) -> StructField:
         """The value field of the state, named after the difference, and a digest of the rows' fields."""
         made_of = [
-            [[(each.name, each.dataType.simpleString()) for each in side.schema], side.keys, side.timestamp, side.by]
+            [[(each.name, each.dataType.simpleString()) for each in side.schema], side.keys, side.timestamp]
             for side in self.sides
         ]
         return value_field(self.slug, made_of)

@@ -45,10 +45,12 @@ class WatermarkProgress:
     Attributes:
         watermark: no row before this time is expected any more; None: there was no row yet.
         partitions: the partitions that aren't idle.
+        by: see `Watermark`, as it was when they were stored.
     """
 
     watermark: int | None = None
     partitions: Mapping[str, PartitionProgress] = field(factory=dict)
+    by: str = ""
 
 
 @frozen(kw_only=True)
@@ -63,11 +65,14 @@ class Watermark:
     Attributes:
         idle: None: no partition is ever idle.
         max_ahead: a row may be this far after the time of its transaction.
+        by: the fields that name the partitions. If they have changed, the known partitions are forgotten, and the
+            watermark stays until rows of new partitions move it.
     """
 
     delay: int
     idle: int | None
     max_ahead: int
+    by: str = ""
 
     def refusal(self, at: int | None, now: int, late_before: int | None) -> Refusal | None:
         """Return the reason to refuse a row, or None.
@@ -97,11 +102,11 @@ class Watermark:
         for name, at in newest.items():
             before = partitions.get(name)
             partitions[name] = PartitionProgress(max(at, before.newest) if before else at, now)
-        return WatermarkProgress(self._raised(elapsed.watermark, partitions), partitions)
+        return WatermarkProgress(self._raised(elapsed.watermark, partitions), partitions, self.by)
 
     def passes_at(self, progress: WatermarkProgress, time: int) -> int | None:
         """Return the first ``now`` at which the watermark is ``time`` or later if no more rows come, or None."""
-        if self.idle is None:
+        if self.idle is None or progress.by != self.by:
             return None
         newest: int | None = None
         found: int | None = None
@@ -117,9 +122,8 @@ class Watermark:
     def _elapsed(self, progress: WatermarkProgress, now: int) -> WatermarkProgress:
         """Return the progress when the partitions that are idle by ``now`` have left one after the other."""
         # A transaction's time may be before an earlier one's, after a clock was ahead.
-        known = {
-            name: PartitionProgress(each.newest, min(each.active_at, now)) for name, each in progress.partitions.items()
-        }
+        partitions = progress.partitions if progress.by == self.by else {}
+        known = {name: PartitionProgress(each.newest, min(each.active_at, now)) for name, each in partitions.items()}
         idle = self.idle
         if idle is None or not known:
             return WatermarkProgress(progress.watermark, known)

@@ -389,9 +389,10 @@ class EventTimeOptions(TypedDict, total=False):
     Attributes:
         timestamp: the field with the time of a row; its type is ``timestamp``.
         watermark: the delay: how much later than the newest row a row may come.
-        by: fields, such as the device: the watermark is the least over their values. Use fields with few values.
-        idle: if a value of ``by`` has no rows for so long, by the times of transactions, it no longer holds the
-            watermark. None: it holds it forever.
+        by: fields, such as the device: the watermark is the least over their values. Use fields with few values. None:
+            the least over the partitions of the spout, if rows can be traced to them. Empty: one watermark for all.
+        idle: if a value of ``by``, or a partition, has no rows for so long, by the times of transactions, it no longer
+            holds the watermark. None: it holds it forever.
         max_ahead: a row further after the time of its transaction is in no window and moves nothing; a day by default.
     """
 

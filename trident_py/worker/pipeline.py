@@ -197,8 +197,8 @@ class ProjectStep(Step):
 
 
 @frozen(kw_only=True)
-class TaggedStep(Step):
-    """Runs another step separately for each transaction of a shared job; that step doesn't see the first field."""
+class CarryingStep(Step):
+    """Runs another step over rows with one more field before all others, which that step doesn't see."""
 
     step: Step
     makes_values: ClassVar[bool] = True
@@ -215,18 +215,37 @@ class TaggedStep(Step):
         """Run the step separately for each run of rows with equal first fields."""
         made: list[Values] = []
         for value, group in groupby(rows, key=itemgetter(0)):
-            counting_for(value)
-            try:
-                made += [(value, *row) for row in self.step([row[1:] for row in group])]
-            except BaseException as error:
-                raise TaskFailed(TaskFailure.of(error, by_user_code, txid=value)) from error
+            made += [(value, *row) for row in self._run(value, [row[1:] for row in group])]
         return made
 
+    def _run(self, value: Any, rows: list[Values]) -> list[Values]:
+        """Return the output for rows with this value of the first field."""
+        return self.step(rows)
 
-def tagged(make: Callable[[StructType], Step], source: StructType) -> TaggedStep:
+
+@frozen(kw_only=True)
+class TaggedStep(CarryingStep):
+    """Runs another step separately for each transaction of a shared job: the first field has its txid."""
+
+    def _run(self, value: Any, rows: list[Values]) -> list[Values]:
+        counting_for(value)
+        try:
+            return self.step(rows)
+        except BaseException as error:
+            raise TaskFailed(TaskFailure.of(error, by_user_code, txid=value)) from error
+
+
+def tagged(make: Callable[[StructType], Step], source: StructType) -> CarryingStep:
+    """Return the step of ``make`` for all fields except the first, which has the txid."""
+    return carrying(make, source, TaggedStep)
+
+
+def carrying(
+    make: Callable[[StructType], Step], source: StructType, kind: type[CarryingStep] = CarryingStep
+) -> CarryingStep:
     """Return the step of ``make`` for all fields except the first, over rows that have it."""
     first, step = source.fields[0], make(StructType(source.fields[1:]))
-    return TaggedStep(
+    return kind(
         title=step.title,
         source=tuple(source.names),
         in_fields=tuple(source.names),

@@ -61,7 +61,7 @@ def rows_of_branch(
     Raises:
         NeedsSpark: an operation needs Spark.
     """
-    flows: dict[Node | int, RowFlow] = {}
+    flows: dict[Node | tuple[int, str], RowFlow] = {}
     read = Counter(map(_declared, branch.end.ancestry))
 
     def built(node: Node) -> RowFlow:
@@ -83,9 +83,12 @@ def rows_of_branch(
     return built(branch.end)
 
 
-def _declared(node: Node) -> Node | int:
-    """Return the identity of ``node``: hints make a copy of a node for each path that leads to it."""
-    return node if node.number < 0 else node.number
+def _declared(node: Node) -> Node | tuple[int, str]:
+    """Return the identity of ``node``: hints make a copy of a node for each path that leads to it.
+
+    If rows carry their partition on one path only, the copies have other first fields.
+    """
+    return node if node.number < 0 else (node.number, next(iter(node.fields.names), ""))
 
 
 def spark_needed(planned: Plan) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from functools import partial
@@ -70,6 +70,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
     """
 
     gives_again: ClassVar[bool] = True
+    partition_fields: ClassVar[Sequence[str]] = ("topic", "partition")
 
     in_order: ClassVar[bool] = False  # but those of a partition
 

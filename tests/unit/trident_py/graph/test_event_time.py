@@ -172,14 +172,14 @@ def identities(**changed: Any) -> tuple[Any, Any]:
     return window.identity(schema_of(SCHEMA), 1), window.details
 
 
-def test_the_field_and_the_partitions_are_fixed_and_the_delays_may_change() -> None:
+def test_the_field_is_fixed_and_the_delays_and_the_partitions_may_change() -> None:
     fixed, details = identities()
-    for changed in ({"watermark": 2 * MINUTE}, {"idle": MINUTE}, {"max_ahead": MINUTE}):
+    for changed in ({"watermark": 2 * MINUTE}, {"idle": MINUTE}, {"max_ahead": MINUTE}, {"by": "device"}):
         same, other = identities(**changed)
         assert same == fixed
         assert other != details
-    other, _ = identities(by="device")
-    assert {name for name in other if other[name] != fixed[name]} == {"by"}
+    other, _ = identities(timestamp="text")
+    assert {name for name in other if other[name] != fixed[name]} == {"timestamp", "fields"}
     by_transactions = declared(TumblingDuration(3), in_fields="n")
     assert "timestamp" not in by_transactions.identity(schema_of(SCHEMA), 1)
 

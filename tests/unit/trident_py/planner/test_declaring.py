@@ -281,11 +281,6 @@ REFUSED: dict[str, tuple[Callable[[], Comparison], str, bool]] = {
         "process 'lines-process': its function changed from 'Doing' to 'DoingMore'",
         True,
     ),
-    "the partitions of a watermark": (
-        lambda: compared_versions(by_event_time, lambda lines: by_event_time(lines, by="word")),
-        "window 'timed': its by changed from '' to 'word'",
-        False,
-    ),
     "the difference of a join over time": (
         lambda: compared_versions(over_time, lambda lines: over_time(lines, seconds=6)),
         "join 'timed': its join changed from 'inner join_micros_5000000' to 'inner join_micros_6000000'",

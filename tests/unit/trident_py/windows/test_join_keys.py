@@ -41,7 +41,7 @@ class Keys:
     ) -> list[Any]:
         """Add rows of one key with these times, and return the times of what comes out."""
         rules = Watermark(delay=0, idle=None, max_ahead=0)
-        side = JoinSide(schema=SCHEMA, keys=("n",), timestamp="at", by=(), rules=rules, is_kept=self.is_kept)
+        side = JoinSide(schema=SCHEMA, keys=("n",), timestamp="at", rules=rules, is_kept=self.is_kept)
         limit = None if bound is None else bound * SECOND
         joined = JoinedKeys(
             state=self.state, within=10 * SECOND, sides=(side, side), due=self.due, bounds=(limit, limit)

@@ -74,7 +74,9 @@ class History:
         operation = self.driver.operation
         assert isinstance(operation, JoinState)
         left, right = operation.join_of(SOURCE).sides
-        return JoinModel(operation.within, (left.rules, right.rules), (left.is_kept, right.is_kept), bool(left.by))
+        return JoinModel(
+            operation.within, (left.rules, right.rules), (left.is_kept, right.is_kept), bool(operation.times[0].by)
+        )
 
     def rows(self, rows: Sequence[tuple[int, str | None, float | None]]) -> list[SideRow]:
         """Rows as the stream gives them: those of the left side come first."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,6 +126,16 @@ def test_a_partition_that_comes_late_holds_it_where_it_is() -> None:
 def test_idle_partitions_are_forgotten() -> None:
     history = [(number, {str(number): number}) for number in range(1000)]
     assert len(folded(rules(idle=10), history).partitions) == 10
+
+
+def test_partitions_that_other_fields_name_are_forgotten_and_the_watermark_stays() -> None:
+    held = folded(rules(idle=60), [(0, {"a": 50, "b": 20})])
+    other = evolve(rules(idle=60), by="host")
+    assert other.passes_at(held, 50) is None
+    without_rows = other.advance(held, 100, {})
+    assert without_rows == WatermarkProgress(20, {}, "host")
+    assert other.advance(held, 5, {"c": 70}) == WatermarkProgress(70, {"c": PartitionProgress(70, 5)}, "host")
+    assert other.advance(held, 5, {"c": 10}).watermark == 20
 
 
 def test_rows_are_judged_by_the_watermark_and_by_the_time_of_their_transaction() -> None:
