@@ -13,7 +13,7 @@ from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.rows.schema import check_comparable, names_of, select, shown
 from trident_py.windows.event_store import DurationEventWindows, EventWindows, PartialEventWindows
-from trident_py.windows.session_store import SessionEventWindows
+from trident_py.windows.session_store import PartialSessions, RowSessions
 from trident_py.windows.watermark import Watermark
 from trident_py.windows.windows import DurationWindow, SessionWindow, Window
 
@@ -215,16 +215,19 @@ def _described_partitions(time: EventTime) -> str:
 def event_windows(time: EventTime, window: Window, schema: StructType) -> EventWindows[Any]:
     """Return windows by event time over stored rows with these fields."""
     if isinstance(window, SessionWindow):
-        return SessionEventWindows(window=window, rules=time.rules, schema=schema, timestamp=time.timestamp)
+        return RowSessions(window=window, rules=time.rules, schema=schema, timestamp=time.timestamp)
     if isinstance(window, DurationWindow):
         return DurationEventWindows(window=window, rules=time.rules, schema=schema, timestamp=time.timestamp)
     raise AssertionError(f"{window!r} has no event time")
 
 
 def partial_event_windows(
-    time: EventTime, window: DurationWindow, schema: StructType, combine: Callable[[Any, Any], Any]
-) -> PartialEventWindows:
-    """Return windows by event time over stored partial values, with these fields."""
-    return PartialEventWindows(
-        window=window, rules=time.rules, schema=schema, timestamp=time.timestamp, combine=combine
-    )
+    time: EventTime, window: Window, schema: StructType, combine: Callable[[Any, Any], Any]
+) -> EventWindows[Any]:
+    """Return windows by event time over stored partial values, with these fields: the keys, then the value."""
+    facts: Any = {"rules": time.rules, "schema": schema, "timestamp": time.timestamp, "combine": combine}
+    if isinstance(window, SessionWindow):
+        return PartialSessions(window=window, **facts)
+    if isinstance(window, DurationWindow):
+        return PartialEventWindows(window=window, **facts)
+    raise AssertionError(f"{window!r} has no event time")

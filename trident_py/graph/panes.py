@@ -15,29 +15,32 @@ from coordinators.values.attempt import TransactionAttempt
 from trident_py.graph.aggregation import AggregateCall, Aggregation, aggregate_call
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import RowFlow
-from trident_py.operations.builtin import Max, NativeAggregator
+from trident_py.operations.builtin import Max, Min, NativeAggregator
 from trident_py.rows.moments import micros_of
 from trident_py.rows.row import Row
 from trident_py.rows.schema import append, select
 from trident_py.spark.frames import column
-from trident_py.windows.windows import DurationWindow
+from trident_py.windows.windows import PanedWindow, SessionWindow, pane
 from trident_py.worker.pipeline import Step, Values
 
-PANE, VALUE, NEWEST = "_window_pane", "_window_value", "_window_newest"
-"""The fields that the driver receives: when the pane begins, its partial value, and the greatest time of its rows."""
+PANE, VALUE, OLDEST, NEWEST = "_window_pane", "_window_value", "_window_oldest", "_window_newest"
+"""The fields that the driver receives: when the pane begins, its partial value, and the times of its rows.
+
+These are the least, only for sessions, and the greatest.
+"""
 
 
 @frozen(kw_only=True)
 class PaneStep(Step):
     """Adds the time at which a row's pane begins, in microseconds since the epoch."""
 
-    window: DurationWindow
+    sizes: tuple[int, int]
 
     def run(self, rows: list[Values], views: Iterator[Row]) -> list[Values]:
         return [(*row, self._pane(at)) for row, (at,) in zip(rows, views, strict=True)]
 
     def _pane(self, at: datetime | None) -> int | None:
-        return None if at is None else self.window.pane(micros_of(at))
+        return None if at is None else pane(micros_of(at), *self.sizes)
 
 
 @frozen(kw_only=True)
@@ -54,7 +57,7 @@ class PaneAggregation:
     """
 
     title: str
-    window: DurationWindow
+    window: PanedWindow
     keys: tuple[str, ...]
     by: tuple[str, ...]
     timestamp: str
@@ -84,11 +87,17 @@ class PaneAggregation:
         """Return the results over rows in Python."""
         return self._aggregation.unordered_on_rows([flow.then(self._step(flow.schema))], batch_id)
 
+    def begin(self, at: int) -> int:
+        """Return the time at which the windows' values for a row of the time ``at`` begin."""
+        return at if isinstance(self.window, SessionWindow) else pane(at, *self.window.pane_sizes)
+
     @property
     def _aggregation(self) -> Aggregation:
         keys = (*([self.tag] if self.tag else []), *dict.fromkeys([*self.keys, *self.by]), PANE)
-        calls = (evolve(self.call, out=VALUE), aggregate_call(Max(self.timestamp), NEWEST, None))
-        return Aggregation(title=self.title, keys=keys, calls=calls, is_tagged=bool(self.tag))
+        calls = [evolve(self.call, out=VALUE), aggregate_call(Max(self.timestamp), NEWEST, None)]
+        if isinstance(self.window, SessionWindow):
+            calls.append(aggregate_call(Min(self.timestamp), OLDEST, None))
+        return Aggregation(title=self.title, keys=keys, calls=tuple(calls), is_tagged=bool(self.tag))
 
     def _step(self, source: StructType) -> Step:
         return PaneStep(
@@ -96,15 +105,15 @@ class PaneAggregation:
             source=tuple(source.names),
             in_fields=(self.timestamp,),
             target=append(source, _PANES),
-            window=self.window,
+            sizes=self.window.pane_sizes,
         )
 
     def _with_panes(self, frame: DataFrame) -> DataFrame:
         return frame.withColumn(PANE, self._pane(F.unix_micros(column(self.timestamp))))
 
     def _pane(self, at: Column) -> Column:
-        """Return the expression of `DurationWindow.pane`."""
-        length, slide = F.lit(self.window.length_micros), F.lit(self.window.slide_micros)
+        """Return the expression of `pane`."""
+        length, slide = map(F.lit, self.window.pane_sizes)
         return F.greatest(at - F.pmod(at, slide), at - F.pmod(at + length, slide))
 
 

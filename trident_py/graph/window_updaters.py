@@ -13,7 +13,7 @@ from attrs import frozen
 
 from coordinators.values.transaction_time import MILLIS
 from trident_py.graph.aggregation import AggregateCall
-from trident_py.graph.panes import NEWEST, PANE, VALUE, PaneAggregation
+from trident_py.graph.panes import NEWEST, OLDEST, PANE, VALUE, PaneAggregation
 from trident_py.graph.timed_state import TimedUpdater
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
@@ -138,10 +138,10 @@ class EventUpdater(TimedUpdater):
     ) -> None:
         with in_user_code(lambda: f"in {self.aggregation.title}"), localcontext(EXACT_DECIMALS):
             fed = self.rows.feed(state, self.timed(tuples), time * (MICROS // MILLIS))
+            first = next(fed.fired, None)
         watermark = None if fed.watermark is None else moment(fed.watermark)
         for number, why in fed.refused:
             collector.emit((True, (*tuples[number][self.is_carrying :], why.value, watermark)))
-        first = next(fed.fired, None)
         if first is None:
             return
         with self.aggregation.prepared():
@@ -228,7 +228,7 @@ class RowValues(TimedRows):
         if at is None:
             return None, None
         micros = micros_of(at)
-        return self.panes.window.pane(micros), micros
+        return self.panes.begin(micros), micros
 
     def stored(self, row: Row) -> Values:
         view = row_class(self.seen)._make([row[name] for name in self.seen])
@@ -237,11 +237,19 @@ class RowValues(TimedRows):
 
 @frozen(kw_only=True)
 class PaneValues(TimedRows):
-    """Stores partial values that tasks have made, as `PaneAggregation` describes."""
+    """Stores partial values that tasks have made, as `PaneAggregation` describes.
+
+    Attributes:
+        is_session: whether they belong to sessions, which begin with their first row.
+    """
+
+    is_session: bool
 
     def times(self, row: Row) -> tuple[int | None, int | None]:
         newest = row[NEWEST]
-        return row[PANE], None if newest is None else micros_of(newest)
+        if newest is None:
+            return None, None
+        return micros_of(row[OLDEST]) if self.is_session else row[PANE], micros_of(newest)
 
     def stored(self, row: Row) -> Values:
         return (*(row[name] for name in self.keys), row[VALUE])

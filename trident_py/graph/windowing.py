@@ -32,7 +32,7 @@ from trident_py.operations.builtin import NativeAggregator
 from trident_py.rows.schema import append, check_comparable, fields_text, names_of, schema_of, select, shown
 from trident_py.windows.event_store import EventWindows
 from trident_py.windows.window_store import KEYS, WindowRows
-from trident_py.windows.windows import ArrivalWindow, DurationWindow, Window
+from trident_py.windows.windows import ArrivalWindow, PanedWindow, SessionWindow, Window
 
 BOUNDS = schema_of("window_start timestamp, window_end timestamp")
 """The last fields of the results of a window by time."""
@@ -78,7 +78,8 @@ class WindowState(TimedState):
         return {**made_of, **self.call.identity, **self.factory.identity()}
 
     def described(self) -> str:
-        return super().described() + (", kept as one value for each key and pane" if self._panes else "")
+        span = "session" if isinstance(self.window, SessionWindow) else "pane"
+        return super().described() + (f", kept as one value for each key and {span}" if self._panes else "")
 
     def settled(self, origins: Collection[Node]) -> Self:
         return evolve(super().settled(origins), by_pane=self._panes is not None and not reads_late(origins))
@@ -157,7 +158,7 @@ class WindowState(TimedState):
     def _timed(self, rows: EventWindows[Any], event_time: EventTime, seen: Sequence[str]) -> TimedRows:
         by, timestamp, panes = event_time.by, event_time.timestamp, self._panes
         if self.by_pane:
-            return PaneValues(by=by, keys=self.keys)
+            return PaneValues(by=by, keys=self.keys, is_session=isinstance(self.window, SessionWindow))
         if panes:
             return RowValues(by=by, keys=self.keys, timestamp=timestamp, panes=panes, seen=tuple(seen))
         return WholeRows(by=by, keys=self.keys, timestamp=timestamp, fields=tuple(rows.schema.names))
@@ -166,7 +167,7 @@ class WindowState(TimedState):
     def _panes(self) -> PaneAggregation | None:
         """The aggregation by panes, if windows are stored as partial values, not as rows."""
         event_time, window, aggregator = self.event_time, self.window, self.call.aggregator
-        if event_time is None or not isinstance(window, DurationWindow) or not isinstance(aggregator, NativeAggregator):
+        if event_time is None or not isinstance(window, PanedWindow) or not isinstance(aggregator, NativeAggregator):
             return None
         return PaneAggregation(
             title=self.title,
@@ -187,7 +188,7 @@ class WindowState(TimedState):
     def _by_event_time(self, source: StructType, event_time: EventTime) -> EventWindows[Any]:
         stored, panes = self.stored_fields(source), self._panes
         if panes:
-            return partial_event_windows(event_time, panes.window, stored, panes.aggregator.combine)
+            return partial_event_windows(event_time, self.window, stored, panes.aggregator.combine)
         return event_windows(event_time, self.window, stored)
 
     def _seen_and_results(self, source: StructType) -> tuple[StructType, StructType]:

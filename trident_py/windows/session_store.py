@@ -1,28 +1,33 @@
 """Sessions by event time, kept in a state for each group, and looked up by the time at which they end.
 
-The open sessions of a group are one value: a line of JSON, then their rows. If the rows of a session exceed
-`SEAL_BYTES`, they move to a separate slot of the group. A bin has the groups whose sessions end in one grain of time.
-So a transaction reads only the sessions that get rows or may end. A session that continues stays in the bin of its
-first end. When that time comes, it moves to the bin of its present end, so once for each gap of time.
+The open sessions of a group are one value. A bin has the groups whose sessions end in one grain of time. So a
+transaction reads only the sessions that get rows or may end. A session that continues stays in the bin of its first
+end. When that time comes, it moves to the bin of its present end, so once for each gap of time.
+
+The value of a group is a line of JSON. For a built-in aggregator, it has one partial value for each session. Else the
+rows follow. If the rows of a session exceed `SEAL_BYTES`, they move to a separate slot of the group.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
+from pyspark.sql.types import StructField
 
 from trident_py.interfaces.states import RemovableMapState
-from trident_py.rows.row import Row
+from trident_py.rows.row import Row, row_class
+from trident_py.states.keys import decode_key, encode_key
 from trident_py.windows.bins import SEAL_BYTES, Bins, read_batch, write_batch
 from trident_py.windows.event_store import EventWindows, FiredWindow, TimedRow
+from trident_py.windows.window_store import value_field
 from trident_py.windows.windows import SessionWindow
-
-_GRAINS = 32
-"""The gap is divided into so many grains: sessions fire when the watermark has passed the grain of their end."""
 
 _PORTION_GROUPS = 100
 """The number of groups that are read at once if their sessions may end."""
@@ -38,14 +43,14 @@ class _Session:
     Attributes:
         start: the time of its first row.
         last: the time of its last row.
-        loose: the rows that are in no slot.
+        content: the rows that are in no slot, or the partial value.
         bin: the bin that has its group; None: none yet.
         slots: the slots with its other rows.
     """
 
     start: int
     last: int
-    loose: pa.Table
+    content: Any
     bin: int | None = None
     slots: tuple[int, ...] = ()
 
@@ -64,7 +69,7 @@ class SessionEventWindows(EventWindows[SessionWindow]):
 
     @property
     def _grain(self) -> int:
-        return max(1, self.window.gap_micros // _GRAINS)
+        return self.window.grain_micros
 
     @property
     def _bin_fields(self) -> pa.Schema:
@@ -78,14 +83,10 @@ class SessionEventWindows(EventWindows[SessionWindow]):
         entries: dict[tuple[str, int], bytes] = {}
         placed: dict[int, list[str]] = {}
         for key, before in self._groups(bins.state, list(new)).items():
-            sessions, slots = [], before.slots
-            for session in self._joined([*before.sessions, *new[key]]):
-                if session.loose.nbytes > SEAL_BYTES:
-                    slots += 1
-                    entries[key, slots] = write_batch(session.loose)
-                    session = evolve(session, loose=self._arrow.empty_table(), slots=(*session.slots, slots))
-                sessions.append(self._placed(key, session, placed))
-            entries[key, 0] = _stored(_Group(sessions, slots))
+            joined = _Group(self._joined([*before.sessions, *new[key]]), before.slots)
+            group = self._sealed(key, joined, entries)
+            sessions = [self._placed(key, each, placed) for each in group.sessions]
+            entries[key, 0] = self._stored(_Group(sessions, group.slots))
         if entries:
             bins.state.multi_put(list(entries), list(entries.values()))
         bins.add(_tables(placed))
@@ -114,7 +115,7 @@ class SessionEventWindows(EventWindows[SessionWindow]):
                 if each not in ended
             ]
             if left:
-                entries[key, 0] = _stored(_Group(left, group.slots))
+                entries[key, 0] = self._stored(_Group(left, group.slots))
             elif ended:
                 gone.append((key, 0))
         if entries:
@@ -122,19 +123,6 @@ class SessionEventWindows(EventWindows[SessionWindow]):
         if gone:
             state.multi_remove(gone)
         bins.add(_tables(placed))
-
-    def _begun(self, rows: Sequence[TimedRow]) -> dict[str, list[_Session]]:
-        """Return a session for each row, or for several that follow each other, by group."""
-        timed = [(row.key, row.at, row) for row in rows if row.at is not None]
-        timed.sort(key=lambda each: each[:2])
-        whole, found, start = self._table([row for *_, row in timed]), dict[str, list[_Session]](), 0
-        for key, same in groupby(timed, key=lambda each: each[0]):
-            found[key] = []
-            for at, equal in groupby(same, key=lambda each: each[1]):
-                rows_at = len(list(equal))
-                found[key].append(_Session(at, at, whole.slice(start, rows_at)))
-                start += rows_at
-        return found
 
     def _joined(self, sessions: Sequence[_Session]) -> list[_Session]:
         """Join sessions that touch; ``sessions`` are the stored ones, then new ones."""
@@ -146,7 +134,19 @@ class SessionEventWindows(EventWindows[SessionWindow]):
                 last = each.last
             touching[-1].append(each)
             last = max(last, each.last)
-        return [_one(each) for each in touching]
+        return [self._one(each) for each in touching]
+
+    def _one(self, sessions: Sequence[_Session]) -> _Session:
+        """Return one session for all, which are ordered by start; of equal ones the stored one is first."""
+        if len(sessions) == 1:
+            return sessions[0]
+        return _Session(
+            start=sessions[0].start,
+            last=max(each.last for each in sessions),
+            content=self._combined([each.content for each in sessions]),
+            bin=max((each.bin for each in sessions if each.bin is not None), default=None),
+            slots=tuple(slot for each in sessions for slot in each.slots),
+        )
 
     def _placed(self, key: str, session: _Session, placed: dict[int, list[str]]) -> _Session:
         """Put the group into the bin of the session's end, unless a bin has it already."""
@@ -161,10 +161,64 @@ class SessionEventWindows(EventWindows[SessionWindow]):
 
     def _groups(self, state: RemovableMapState[bytes], keys: Sequence[str]) -> dict[str, _Group]:
         stored = state.multi_get([(key, 0) for key in keys]) if keys else []
-        return {key: self._group(value) if value else _Group() for key, value in zip(keys, stored, strict=True)}
+        return {key: self._group(bytes(value)) if value else _Group() for key, value in zip(keys, stored, strict=True)}
+
+    def _sealed(self, key: str, group: _Group, entries: dict[tuple[str, int], bytes]) -> _Group:
+        """Return the group after contents that are too large have moved to ``entries``."""
+        return group
+
+    @abstractmethod
+    def _begun(self, rows: Sequence[TimedRow]) -> dict[str, list[_Session]]:
+        """Return a session for each row, or for several that follow each other, by group."""
+
+    @abstractmethod
+    def _combined(self, contents: Sequence[Any]) -> Any:
+        """Return the content of one session for all."""
+
+    @abstractmethod
+    def _group(self, value: bytes) -> _Group:
+        """Return the group that `_stored` has written."""
+
+    @abstractmethod
+    def _stored(self, group: _Group) -> bytes:
+        """Return the value to store for a group."""
+
+    @abstractmethod
+    def _rows(self, state: RemovableMapState[bytes], key: str, session: _Session) -> list[Row]:
+        """Return the rows of a session that ends."""
+
+
+@frozen(kw_only=True)
+class RowSessions(SessionEventWindows):
+    """Sessions with their rows."""
+
+    def _begun(self, rows: Sequence[TimedRow]) -> dict[str, list[_Session]]:
+        timed = [(row.key, row.at, row) for row in rows if row.at is not None]
+        timed.sort(key=lambda each: each[:2])
+        whole, found, start = self._table([row for *_, row in timed]), dict[str, list[_Session]](), 0
+        for key, same in groupby(timed, key=lambda each: each[0]):
+            found[key] = []
+            for at, equal in groupby(same, key=lambda each: each[1]):
+                rows_at = len(list(equal))
+                found[key].append(_Session(at, at, whole.slice(start, rows_at)))
+                start += rows_at
+        return found
+
+    def _combined(self, contents: Sequence[Any]) -> pa.Table:
+        return pa.concat_tables(contents)
+
+    def _sealed(self, key: str, group: _Group, entries: dict[tuple[str, int], bytes]) -> _Group:
+        sessions, slots = [], group.slots
+        for each in group.sessions:
+            if each.content.nbytes > SEAL_BYTES:
+                slots += 1
+                entries[key, slots] = write_batch(each.content)
+                each = evolve(each, content=self._arrow.empty_table(), slots=(*each.slots, slots))
+            sessions.append(each)
+        return _Group(sessions, slots)
 
     def _group(self, value: bytes) -> _Group:
-        line, _, rows = bytes(value).partition(b"\n")
+        line, _, rows = value.partition(b"\n")
         whole = pa.Table.from_batches([read_batch(rows, self._arrow)] if rows else [], self._arrow)
         found, start, sessions = json.loads(line), 0, []
         for first, last, its_bin, slots, count in found["sessions"]:
@@ -172,31 +226,61 @@ class SessionEventWindows(EventWindows[SessionWindow]):
             start += count
         return _Group(sessions, found["slots"])
 
+    def _stored(self, group: _Group) -> bytes:
+        sessions = [(each.start, each.last, each.bin, each.slots, each.content.num_rows) for each in group.sessions]
+        line = _JSON.encode({"sessions": sessions, "slots": group.slots}).encode()
+        rows = pa.concat_tables([each.content for each in group.sessions])
+        return line + b"\n" + (write_batch(rows) if rows.num_rows else b"")
+
     def _rows(self, state: RemovableMapState[bytes], key: str, session: _Session) -> list[Row]:
         stored = state.multi_get([(key, slot) for slot in session.slots]) if session.slots else []
         full = [read_batch(value, self._arrow) for value in stored if value is not None]
-        return self._sorted([*full, *session.loose.to_batches()])
+        return self._sorted([*full, *session.content.to_batches()])
 
 
-def _one(sessions: Sequence[_Session]) -> _Session:
-    """Return one session with the rows of all, which are ordered by start; of equal ones the stored one is first."""
-    if len(sessions) == 1:
-        return sessions[0]
-    return _Session(
-        start=sessions[0].start,
-        last=max(each.last for each in sessions),
-        loose=pa.concat_tables([each.loose for each in sessions]),
-        bin=max((each.bin for each in sessions if each.bin is not None), default=None),
-        slots=tuple(slot for each in sessions for slot in each.slots),
-    )
+@frozen(kw_only=True)
+class PartialSessions(SessionEventWindows):
+    """Sessions with one partial value of an aggregator each.
+
+    A row is the values of its key, then the partial value.
+
+    Attributes:
+        combine: returns the value of two.
+    """
+
+    combine: Callable[[Any, Any], Any] = field(eq=False, repr=False)
+
+    @property
+    def value(self) -> StructField:
+        fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
+        return value_field(f"event_partial_{self.window.slug}", [fields, self.timestamp])
+
+    def _begun(self, rows: Sequence[TimedRow]) -> dict[str, list[_Session]]:
+        found: dict[str, list[_Session]] = {}
+        for row in rows:
+            if row.at is not None and row.newest is not None:
+                found.setdefault(row.key, []).append(_Session(row.at, row.newest, row.values[-1]))
+        return found
+
+    def _combined(self, contents: Sequence[Any]) -> Any:
+        return reduce(self.combine, contents)
+
+    def _group(self, value: bytes) -> _Group:
+        line, _, contents = value.decode().partition("\n")
+        return _Group(
+            [
+                _Session(first, last, content, its_bin)
+                for (first, last, its_bin), content in zip(json.loads(line), decode_key(contents), strict=True)
+            ]
+        )
+
+    def _stored(self, group: _Group) -> bytes:
+        times = [(each.start, each.last, each.bin) for each in group.sessions]
+        return f"{_JSON.encode(times)}\n{encode_key([each.content for each in group.sessions])}".encode()
+
+    def _rows(self, state: RemovableMapState[bytes], key: str, session: _Session) -> list[Row]:
+        return [row_class(tuple(self.schema.names))._make((*decode_key(key), session.content))]
 
 
 def _tables(placed: Mapping[int, Sequence[str]]) -> dict[int, pa.Table]:
     return {name: pa.table({"key": keys}, schema=_GROUPS) for name, keys in placed.items()}
-
-
-def _stored(group: _Group) -> bytes:
-    sessions = [(each.start, each.last, each.bin, each.slots, each.loose.num_rows) for each in group.sessions]
-    line = _JSON.encode({"sessions": sessions, "slots": group.slots}).encode()
-    rows = pa.concat_tables([each.loose for each in group.sessions])
-    return line + b"\n" + (write_batch(rows) if rows.num_rows else b"")

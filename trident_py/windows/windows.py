@@ -22,6 +22,7 @@ MICROS = 1_000_000
 
 
 _SHORTEST_SECONDS = 0.001
+_GRAINS = 32
 
 
 @frozen
@@ -83,6 +84,15 @@ class Window(ABC):
     @abstractmethod
     def slug(self) -> str:
         """Kind and sizes as an identifier, under which its rows are stored."""
+
+
+class PanedWindow(Window):
+    """A window by event time. A pane is a span of time whose rows are always in the same windows, and late together."""
+
+    @property
+    @abstractmethod
+    def pane_sizes(self) -> tuple[int, int]:
+        """The sizes of its panes, in microseconds: those of windows with a length and a slide; see `pane`."""
 
 
 class ArrivalWindow(Window):
@@ -164,7 +174,7 @@ class _CountWindow(ArrivalWindow):
         return None
 
 
-class DurationWindow(ArrivalWindow):
+class DurationWindow(ArrivalWindow, PanedWindow):
     """A window of a fixed length of time: by the time of transactions, or by event time.
 
     A pane is the time between two neighbouring moments at which windows begin or end, and named by its beginning. All
@@ -220,10 +230,13 @@ class DurationWindow(ArrivalWindow):
         _, slide = self._sizes
         return _next(progress.time, slide) - progress.ahead if progress.panes else None
 
+    @property
+    def pane_sizes(self) -> tuple[int, int]:
+        return self._sizes
+
     def pane(self, time: int) -> int:
         """Return the last time up to ``time`` at which a window begins or ends."""
-        length, slide = self._sizes
-        return max(time // slide * slide, (time + length) // slide * slide - length)
+        return pane(time, *self._sizes)
 
     def ends_between(self, panes: Iterable[int], after: int | None, upto: int) -> Iterator[int]:
         """Yield the ends after ``after``, and up to ``upto``, of windows that have one of ``panes``; all ascending.
@@ -244,6 +257,11 @@ class DurationWindow(ArrivalWindow):
         """Return whether no window that ends after ``bound``, a multiple of the slide, has ``pane``."""
         length, slide = self._sizes
         return pane < bound + slide - length
+
+
+def pane(time: int, length: int, slide: int) -> int:
+    """Return the last time up to ``time`` at which a window of these sizes begins or ends."""
+    return max(time // slide * slide, (time + length) // slide * slide - length)
 
 
 def _next(time: int, slide: int) -> int:
@@ -349,7 +367,7 @@ class SlidingDuration(DurationWindow):
 
 
 @frozen
-class SessionWindow(Window):
+class SessionWindow(PanedWindow):
     """Rows that follow each other by at most ``gap`` are a window: a session. It needs ``timestamp=``.
 
     A session is from the time of its first row to that of its last one plus the gap. With `group_by` each group has its
@@ -378,6 +396,15 @@ class SessionWindow(Window):
     def gap_micros(self) -> int:
         """The gap in microseconds."""
         return round(self.gap * MICROS)
+
+    @property
+    def grain_micros(self) -> int:
+        """The part of the gap by which sessions are looked up: they fire when the watermark has passed such a part."""
+        return max(1, self.gap_micros // _GRAINS)
+
+    @property
+    def pane_sizes(self) -> tuple[int, int]:
+        return self.grain_micros, self.grain_micros
 
 
 class EventTimeOptions(TypedDict, total=False):

@@ -13,7 +13,7 @@ from trident_py.graph.flow import Flow
 from trident_py.graph.panes import PaneAggregation
 from trident_py.operations.builtin import Max, NativeAggregator, Sum
 from trident_py.rows.row import rows_of
-from trident_py.windows.windows import DurationWindow, SlidingDuration, TumblingDuration
+from trident_py.windows.windows import PanedWindow, SessionWindow, SlidingDuration, TumblingDuration
 
 pytestmark = pytest.mark.spark
 
@@ -24,10 +24,10 @@ def of_spark(spark: SparkSession, made: PaneAggregation) -> list[tuple[Any, ...]
     return listed([row for batch in flow.native().toArrow().to_batches() for row in rows_of(batch)])
 
 
-@pytest.mark.parametrize("window", [TumblingDuration(7), SlidingDuration(7, 2)], ids=["tumbling", "sliding"])
+@pytest.mark.parametrize("window", [TumblingDuration(7), SlidingDuration(7, 2), SessionWindow(64)], ids=repr)
 @pytest.mark.parametrize("aggregator", [Sum("n"), Max("n")])
 def test_spark_and_python_give_the_same_values(
-    spark: SparkSession, window: DurationWindow, aggregator: NativeAggregator[Any]
+    spark: SparkSession, window: PanedWindow, aggregator: NativeAggregator[Any]
 ) -> None:
     made = panes(window, aggregator)
     assert of_spark(spark, made) == of_rows(made)

@@ -65,7 +65,7 @@ def test_explain_says_by_which_times_a_window_fires() -> None:
     described = next(line for line in lines if line.startswith("  sessions: "))
     assert described.endswith(
         "window(SessionWindow(gap=60.0), Count()), by event time 'at': watermark 0:01:00, idle 0:02:00, "
-        "max_ahead 1 day, 0:00:00, the least over the values of device"
+        "max_ahead 1 day, 0:00:00, the least over the values of device, kept as one value for each key and session"
     )
     assert lines[-1].strip() == "late_rows()"
 

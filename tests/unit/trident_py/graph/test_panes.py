@@ -13,7 +13,7 @@ from trident_py.operations.builtin import NativeAggregator, Sum
 from trident_py.rows.moments import micros_of
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_table, schema_of
-from trident_py.windows.windows import DurationWindow, TumblingDuration
+from trident_py.windows.windows import PanedWindow, SessionWindow, TumblingDuration
 
 SCHEMA = schema_of("batch bigint, device string, town string, n bigint, at timestamp")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ ROWS = [
 ] + [(0, "a", "x", 1, None), (1, None, None, 2, None)]
 
 
-def panes(window: DurationWindow, aggregator: NativeAggregator[Any]) -> PaneAggregation:
+def panes(window: PanedWindow, aggregator: NativeAggregator[Any]) -> PaneAggregation:
     return PaneAggregation(
         title="window",
         window=window,
@@ -54,6 +54,17 @@ def test_a_pane_has_the_values_of_its_rows_and_their_greatest_time() -> None:
             max((row[4] for row in inside if row[4]), default=None),
         )
     assert len(made) == len({(*row[1:3], begins(row[4], seven)) for row in ROWS})
+
+
+def test_rows_of_a_session_are_combined_by_32nds_of_the_gap_with_their_first_and_last_times() -> None:
+    made = of_rows(panes(SessionWindow(64), Sum("n")))
+    two = timedelta(seconds=2)
+    for device, town, pane, value, newest, oldest in made:
+        inside = [row for row in ROWS if row[1:3] == (device, town) and begins(row[4], two) == pane]
+        times = [row[4] for row in inside if row[4]]
+        assert (value, newest) == (sum(row[3] or 0 for row in inside), max(times, default=None))
+        assert oldest == min(times, default=None)
+    assert any(newest != oldest for *_, newest, oldest in made)
 
 
 def begins(at: datetime | None, length: timedelta) -> int | None:

@@ -156,17 +156,14 @@ def test_windows_by_event_time_are_a_fold_over_all_rows_and_no_crash_changes_the
             history.check_whole()
 
 
-durations = st.sampled_from([TumblingDuration(5), SlidingDuration(7, 2), SlidingDuration(6, 3)])
-
-
 @pytest.mark.parametrize("keys", [(), ("word",)], ids=["whole", "grouped"])
 @pytest.mark.parametrize("seal", [0, 10**6], ids=["sealed", "loose"])
-@given(durations, delays, st.sampled_from([None, 6]), st.sampled_from([None, "word"]), batches)
+@given(kinds, delays, st.sampled_from([None, 6]), st.sampled_from([None, "word"]), batches)
 @settings(max_examples=30, deadline=None)
 def test_partial_values_give_what_the_rows_give_also_if_tasks_make_them(
     keys: tuple[str, ...],
     seal: int,
-    window: DurationWindow,
+    window: DurationWindow | SessionWindow,
     delay: float,
     idle: float | None,
     by: str | None,
