@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from decimal import localcontext
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -27,7 +28,7 @@ from trident_py.rows.schema import shown
 from trident_py.states.keys import decode_key, encode_keys
 from trident_py.windows.event_store import judge
 from trident_py.windows.keyed_store import KeyedHead, KeyedStore, KeyRecord
-from trident_py.windows.timer_index import Entry, TimerIndex
+from trident_py.windows.time_index import Entry, TimeIndex
 from trident_py.windows.windows import MICROS
 from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import Values, checked, prepared
@@ -106,7 +107,7 @@ class _Run:
     calls: KeyedCalls
     store: KeyedStore
     state: RemovableMapState[bytes]
-    index: TimerIndex
+    index: TimeIndex
     emit: Callable[[Values], None]
     now: int | None
     passed: list[Entry] = field(factory=list)
@@ -129,7 +130,7 @@ class _Run:
         """
         if self.now is None:
             return
-        self.passed += self.index.take(self.now)
+        self.passed += chain.from_iterable(self.index.take(self.now))
         heapify(self.passed)
         while self.passed:
             found: dict[str, set[int]] = {}
@@ -266,7 +267,7 @@ class KeyedUpdater(TimedUpdater):
             fires_upto: timers up to this time fire.
             emit: receives the results.
         """
-        index = TimerIndex.stored(state, head.bins)
+        index = TimeIndex.stored(state, head.bins)
         run = _Run(calls=self.calls, store=self.store, state=state, index=index, emit=emit, now=fires_upto)
         is_due = head.first is not None and fires_upto is not None and head.first <= fires_upto
         with prepared([self.calls.function], self.calls.title) if rows or is_due else nullcontext():

@@ -21,8 +21,8 @@ from trident_py.interfaces.states import RemovableMapState
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.windows.bins import read_batch
-from trident_py.windows.due_keys import DueKeys
 from trident_py.windows.event_store import TimedRow
+from trident_py.windows.time_index import Entry, TimeIndex
 from trident_py.windows.watermark import Watermark
 
 Partners: TypeAlias = tuple[Sequence[Any] | None, Sequence[Any] | None]
@@ -91,7 +91,7 @@ class _Half:
     """The rows of one side of a key. Those in memory are positions in the `_Memory` of the side.
 
     Attributes:
-        due: the time with which the key is in `DueKeys`; None: it need not be there.
+        due: the time with which the key is in `TimeIndex`; None: it need not be there.
         slots: the slots with rows.
         loose: the rows in no slot; the new ones are the last.
         new: the new rows.
@@ -206,7 +206,7 @@ class JoinedKeys:
     state: RemovableMapState[bytes]
     within: int
     sides: tuple[JoinSide, JoinSide]
-    due: tuple[DueKeys, DueKeys]
+    due: tuple[TimeIndex, TimeIndex]
     bounds: tuple[int | None, int | None]
 
     def touch(self, new: Mapping[str, NewRows]) -> Iterator[Partners]:
@@ -289,16 +289,17 @@ class _SomeKeys:
             half.loose = [each for each in half.loose if not memory.is_over(memory.times[each])]
 
     def write(self, keys: Sequence[_Key]) -> None:
-        """Write the keys that have changed; put each into `DueKeys` with its next time."""
+        """Write the keys that have changed; put each into `TimeIndex` with its next time."""
         written = _Written({}, [])
         for number, memory in enumerate(self.memories):
-            due: dict[str, int] = {}
+            due: list[Entry] = []
             for key in keys:
                 half = key.halves[number]
                 self._slots(memory, key, half, written)
                 if (time := _next_due(memory, half)) is not None:
-                    due[key.text] = half.due = time
-            self.join.due[number].put(list(due), list(due.values()))
+                    half.due = time
+                    due.append((time, key.text))
+            self.join.due[number].add(due, memory.bound or 0)
         for key in keys:
             value = self._value(key)
             if value is None:
@@ -384,7 +385,7 @@ class _SomeKeys:
 
 
 def _next_due(memory: _Memory, half: _Half) -> int | None:
-    """Return the time with which the key must be put into `DueKeys`; None if it is there, or no row is left."""
+    """Return the time with which the key must be put into `TimeIndex`; None if it is there, or no row is left."""
     times = [slot.due for slot in half.slots]
     if half.loose:
         times.append(memory.due(half.loose))

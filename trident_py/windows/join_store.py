@@ -1,8 +1,8 @@
 """Joins over time, kept in a state: the rows that may still find a partner, and the watermarks of both sides.
 
-One value is the head: the progress of both watermarks, and the bins of `DueKeys`. The rows of a key are another one,
-see `JoinedKeys`. So a transaction costs by the keys that it touches, for any number of kept rows. Everything is read
-from the state in each transaction, and written under its token. So a replay gives the same.
+One value is the head: the progress of both watermarks, and the bins of a `TimeIndex` for each side. The rows of a key
+are another one, see `JoinedKeys`. So a transaction costs by the keys that it touches, for any number of kept rows.
+Everything is read from the state in each transaction, and written under its token. So a replay gives the same.
 
 A row is over when the watermark of the other side is after its time plus ``within``: no row that isn't late can match
 it any more. Then it goes. If it has found no partner, and its side is kept, it comes out.
@@ -19,10 +19,9 @@ from attrs import field, frozen
 from pyspark.sql.types import StructField
 
 from trident_py.interfaces.states import RemovableMapState, StateFactory
-from trident_py.windows.bins import Bins
-from trident_py.windows.due_keys import FIELDS, DueKeys, Span
 from trident_py.windows.event_store import TimedRow, judge, progress_line, progress_of
 from trident_py.windows.join_keys import JoinedKeys, JoinSide, NewRows, Partners
+from trident_py.windows.time_index import StoredBin, TimeIndex
 from trident_py.windows.watermark import Refusal, WatermarkProgress
 from trident_py.windows.window_store import value_field
 
@@ -31,8 +30,6 @@ NO_KEY = ""
 
 _HEAD = ("head", 0)
 _JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-_SHORTEST_BITS = 10
-"""Bins of `DueKeys` are 1024 µs or longer, unless they are divided."""
 
 
 class JoinTimeOptions(TypedDict, total=False):
@@ -82,8 +79,7 @@ class JoinFed:
 @frozen
 class _Head:
     progress: tuple[WatermarkProgress, ...] = (WatermarkProgress(), WatermarkProgress())
-    full: Mapping[int, int] = field(factory=dict)
-    spans: tuple[Mapping[int, Span], ...] = field(factory=lambda: ({}, {}))
+    bins: tuple[Mapping[int, StoredBin], ...] = field(factory=lambda: ({}, {}))
 
 
 @frozen(kw_only=True)
@@ -141,7 +137,7 @@ class TimeJoin:
         """
         head, found = self._head(state), []
         for number, side in enumerate(self.sides):
-            least = self._due(Bins(state, FIELDS, {}), head, number).least
+            least = min((each.least for each in head.bins[number].values()), default=None)
             if side.is_kept and least is not None:
                 other = 1 - number
                 found.append(self.sides[other].rules.passes_at(head.progress[other], least + 1))
@@ -158,16 +154,15 @@ class TimeJoin:
         progress: tuple[WatermarkProgress, ...],
         rows: Sequence[Sequence[TimedRow]],
     ) -> Iterator[Partners]:
-        bins = Bins(state, FIELDS, dict(head.full))
-        due = self._due(bins, head, 0), self._due(bins, head, 1)
+        due = TimeIndex.stored(state, head.bins[0], 0), TimeIndex.stored(state, head.bins[1], 1)
         bounds = progress[1].watermark, progress[0].watermark
         keys = JoinedKeys(state=state, within=self.within, sides=self.sides, due=due, bounds=bounds)
         yield from self._without_key(rows)
         yield from keys.touch(_by_key(rows))
         for each, bound in zip(due, bounds, strict=True):
-            for passed in each.take(bound) if bound is not None else ():
-                yield from keys.touch({key: ((), ()) for key in passed})
-        after = _Head(progress, bins.full, tuple(each.spans for each in due))
+            for passed in each.take(bound - 1) if bound is not None else ():
+                yield from keys.touch({key: ((), ()) for _, key in passed})
+        after = _Head(progress, tuple(each.bins for each in due))
         if after != head:
             state.multi_put([_HEAD], [_stored(after)])
 
@@ -178,11 +173,6 @@ class TimeJoin:
         )
         yield from ((values, None) for values in left)
         yield from ((None, values) for values in right)
-
-    def _due(self, bins: Bins, head: _Head, number: int) -> DueKeys:
-        waits = self.within + self.sides[1 - number].rules.delay
-        width = 1 << max(_SHORTEST_BITS, (waits // 16).bit_length())
-        return DueKeys(bins, number, dict(head.spans[number]), width)
 
     def _head(self, state: RemovableMapState[bytes]) -> _Head:
         (value,) = state.multi_get([_HEAD])
@@ -203,14 +193,14 @@ def _stored(head: _Head) -> bytes:
     sides = [
         {
             **progress_line(progress),
-            "bins": [(start, each.stop, each.least, each.keys) for start, each in spans.items()],
+            "bins": [(name, each.full, each.least) for name, each in bins.items()],
         }
-        for progress, spans in zip(head.progress, head.spans, strict=True)
+        for progress, bins in zip(head.progress, head.bins, strict=True)
     ]
-    return _JSON.encode({"sides": sides, "full": list(head.full.items())}).encode()
+    return _JSON.encode({"sides": sides}).encode()
 
 
 def _restored(value: bytes) -> _Head:
     found = json.loads(bytes(value))
-    spans = tuple({start: Span(*span) for start, *span in side["bins"]} for side in found["sides"])
-    return _Head(tuple(map(progress_of, found["sides"])), dict(map(tuple, found["full"])), spans)
+    bins = tuple({name: StoredBin(*each) for name, *each in side["bins"]} for side in found["sides"])
+    return _Head(tuple(map(progress_of, found["sides"])), bins)

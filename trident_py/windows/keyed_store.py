@@ -24,7 +24,7 @@ from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.windows.bins import read_batch, write_batch
 from trident_py.windows.event_store import progress_line, progress_of
-from trident_py.windows.timer_index import StoredBin
+from trident_py.windows.time_index import StoredBin
 from trident_py.windows.watermark import WatermarkProgress
 from trident_py.windows.window_store import value_field
 

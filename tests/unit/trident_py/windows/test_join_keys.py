@@ -12,10 +12,9 @@ from attrs import define, field
 from tests.unit.trident_py.windows.stored import Stored
 from trident_py.rows.schema import schema_of
 from trident_py.windows import join_keys
-from trident_py.windows.bins import Bins
-from trident_py.windows.due_keys import FIELDS, DueKeys
 from trident_py.windows.event_store import TimedRow
 from trident_py.windows.join_keys import JoinedKeys, JoinSide
+from trident_py.windows.time_index import TimeIndex
 from trident_py.windows.watermark import Watermark
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,12 +28,11 @@ class Keys:
 
     is_kept: bool = True
     state: Stored = field(factory=Stored)
-    due: tuple[DueKeys, DueKeys] = field(init=False)
+    due: tuple[TimeIndex, TimeIndex] = field(init=False)
 
     @due.default
-    def _empty(self) -> tuple[DueKeys, DueKeys]:
-        bins = Bins(self.state, FIELDS, {})
-        return DueKeys(bins, 0, {}, 1024), DueKeys(bins, 1, {}, 1024)
+    def _empty(self) -> tuple[TimeIndex, TimeIndex]:
+        return TimeIndex.stored(self.state, {}, 0), TimeIndex.stored(self.state, {}, 1)
 
     def touch(
         self, key: str, left: Sequence[int] = (), right: Sequence[int] = (), bound: int | None = None
@@ -72,10 +70,8 @@ def test_a_key_is_put_among_the_due_ones_once_while_its_first_row_stays() -> Non
     keys = Keys()
     for second in range(5):
         keys.touch('["a"]', [second])
-    assert sum(span.keys for span in keys.due[0].spans.values()) == 1
     keys.touch('["a"]', [-3])
-    assert sum(span.keys for span in keys.due[0].spans.values()) == 2
-    assert keys.due[0].least == 7 * SECOND
+    assert list(keys.due[0].take(100 * SECOND)) == [[(7 * SECOND, '["a"]'), (10 * SECOND, '["a"]')]]
 
 
 @pytest.mark.parametrize("is_kept", [True, False])

@@ -21,7 +21,7 @@ from trident_py.graph.time_join import JoinState, JoinTimeArguments, Sides, join
 from trident_py.interfaces.states import StateFactory
 from trident_py.rows.row import row_class
 from trident_py.rows.schema import schema_of
-from trident_py.windows import due_keys, join_keys
+from trident_py.windows import join_keys, time_index
 from trident_py.windows.window_store import LocalWindows
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -114,7 +114,7 @@ def small_bins(seal: int, many: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trident_py.windows.bins.SEAL_BYTES", seal)
         patch.setattr(join_keys, "SEAL_BYTES", seal)
-        patch.setattr(due_keys, "MANY_KEYS", many)
+        patch.setattr(time_index, "_FEW_ROWS", many)
         yield
 
 

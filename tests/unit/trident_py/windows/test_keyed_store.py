@@ -13,7 +13,7 @@ from trident_py.rows.row import row_class
 from trident_py.rows.schema import schema_of
 from trident_py.states.memory import MemoryMapState
 from trident_py.windows.keyed_store import KeyedHead, KeyedStore, KeyRecord
-from trident_py.windows.timer_index import StoredBin
+from trident_py.windows.time_index import StoredBin
 from trident_py.windows.watermark import PartitionProgress, WatermarkProgress
 
 TYPES = (
