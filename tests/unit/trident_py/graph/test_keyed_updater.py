@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.trident_py.graph.keyed_model import SCHEMA, Fold, Given, Script
-from tests.unit.trident_py.windows.driven import TOPOLOGY, Driver, driven
+from tests.unit.trident_py.windows.driven import Driver, driven, fated
 from tests.unit.trident_py.windows.test_event_store import START, at
 from trident_py.graph import keyed_updater
 from trident_py.graph.event_time import EventTimeArguments
@@ -75,8 +75,7 @@ rows_of_batch = st.lists(
     st.tuples(st.sampled_from("abc"), st.integers(0, 6), st.integers(0, 9), st.none() | st.integers(-20, 70)),
     max_size=6,
 )
-fates = st.sampled_from(["commits", "commits", "fails", "is replayed", "crashes", "group"])
-batches = st.lists(st.tuples(rows_of_batch, fates, rows_of_batch, st.integers(0, 8)), max_size=10)
+batches = fated(rows_of_batch, 8)
 events: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "watermark": st.sampled_from([0, 3, 10]),
@@ -103,22 +102,9 @@ def test_a_function_is_a_fold_over_all_rows_and_no_crash_changes_it(
             driver.now = START
             for given_rows, fate, others, later in batches:
                 driver.now += later
-                rows, other_rows = rows_of(given_rows), rows_of(others)
-                if fate == "group":
-                    both = driver.commit_together([(driver.now, rows), (driver.now + 1, other_rows)])
-                    history.check(driver.now - 1, rows, both[0])
-                    history.check(driver.now, other_rows, both[1])
-                    continue
-                if fate == "fails":
-                    driver.fail(other_rows)
-                elif fate != "commits":
-                    driver.commit(other_rows)
-                if fate == "crashes":
-                    driver.epoch += 1
-                    driver.state.close()
-                    driver.state.recover(TOPOLOGY, driver.epoch)
-                again = fate in {"is replayed", "crashes"}
-                history.check(driver.now, rows, driver.commit(rows, attempt=1, again=again))
+                both = rows_of(given_rows), rows_of(others)
+                for (now, emitted), rows in zip(driver.meet(fate, *both), both, strict=False):
+                    history.check(now, rows, emitted)
 
 
 @given(st.just({}) | st.just({"watermark": 2, "idle": 6, "by": "word"}), batches)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.trident_py.windows.driven import TOPOLOGY, declared, directory, driven, windows
+from tests.unit.trident_py.windows.driven import declared, directory, driven, fated, windows
 from tests.unit.trident_py.worker.aggregators import Longest, Total
 from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
@@ -127,8 +127,7 @@ def test_rows_are_counted_where_no_field_is_asked_for() -> None:
 # --- crashes ----------------------------------------------------------------------------------------------------------
 
 words = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 99)), max_size=5)
-fates = st.sampled_from(["commits", "fails", "is replayed", "crashes"])
-batches = st.lists(st.tuples(words, fates, words, st.integers(0, 4)), max_size=10)
+batches = fated(words, 4)
 
 
 @pytest.mark.parametrize("keys", [(), ("word",)])
@@ -145,21 +144,10 @@ def test_storm_3280_storm_1628_no_crash_and_no_replay_changes_what_fires(
         patch.setattr(window_store, "SEAL_BYTES", seal)
         with driven(operation, schema) as plain, driven(operation, schema, Path(directory)) as driver:
             for rows, fate, others, later in batches:
-                plain.now += later
                 driver.now += later
-                expected = plain.commit(rows)
-                if fate == "commits":
-                    assert driver.commit(rows) == expected
-                    continue
-                if fate == "fails":
-                    driver.fail(others)
-                else:
-                    driver.commit(others)
-                if fate == "crashes":
-                    driver.epoch += 1
-                    driver.state.close()
-                    driver.state.recover(TOPOLOGY, driver.epoch)
-                assert driver.commit(rows, attempt=1, again=fate != "fails") == expected
+                for (now, emitted), given_rows in zip(driver.meet(fate, rows, others), (rows, others), strict=False):
+                    plain.now = now
+                    assert emitted == plain.commit(given_rows)
 
 
 # --- how they are declared --------------------------------------------------------------------------------------------

@@ -110,6 +110,25 @@ class Driver:
         self.state.rollback()
         self.txid -= 1
 
+    def meet(self, fate: str, rows: Sequence[Any], others: Sequence[Any]) -> list[tuple[float, list[Any]]]:
+        """A transaction with ``rows`` meets one of `fates`; return its time and what it emits.
+
+        An attempt with ``others`` is given up in mid-commit, or replayed after it with ``rows``; or the process comes
+        and goes between both. A group has two transactions, and ``others`` are those of the second.
+        """
+        if fate == "group":
+            times = self.now, self.now + 1
+            return list(zip(times, self.commit_together(list(zip(times, (rows, others), strict=True))), strict=True))
+        if fate == "fails":
+            self.fail(others)
+        elif fate != "commits":
+            self.commit(others)
+        if fate == "crashes":
+            self.epoch += 1
+            self.state.close()
+            self.state.recover(TOPOLOGY, self.epoch)
+        return [(self.now, self.commit(rows, attempt=1, again=fate in {"is replayed", "crashes"}))]
+
     def change(self, rows: Sequence[Any]) -> list[Any]:
         updater = self.operation.updater(self.source)
         fields = VALUES if self.operation.times else self.operation.output([self.source]).names
@@ -152,6 +171,14 @@ def driven(
         yield driver
     finally:
         state.close()
+
+
+fates = st.sampled_from(["commits", "commits", "fails", "is replayed", "crashes", "group"])
+
+
+def fated(rows: st.SearchStrategy[Any], later: int) -> st.SearchStrategy[list[Any]]:
+    """Transactions: their rows, their fates, the rows of other attempts, and the time since the one before."""
+    return st.lists(st.tuples(rows, fates, rows, st.integers(0, later)), max_size=10)
 
 
 windows = st.sampled_from(

@@ -14,7 +14,7 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.trident_py.windows.driven import TOPOLOGY, Driver, declared, driven
+from tests.unit.trident_py.windows.driven import Driver, declared, driven, fated
 from tests.unit.trident_py.windows.event_model import Model, ModelRow, Outcome, Transaction, Window
 from trident_py.graph.aggregation import AnyAggregator
 from trident_py.graph.event_time import EventTimeArguments
@@ -106,8 +106,7 @@ class History:
 
 
 rows_of_batch = st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.integers(-30, 80)), max_size=5)
-fates = st.sampled_from(["commits", "commits", "fails", "is replayed", "crashes", "group"])
-batches = st.lists(st.tuples(rows_of_batch, fates, rows_of_batch, st.integers(0, 8)), max_size=10)
+batches = fated(rows_of_batch, 8)
 kinds = st.sampled_from(
     [TumblingDuration(5), SlidingDuration(7, 2), SlidingDuration(6, 3), SessionWindow(4), SessionWindow(9)]
 )
@@ -138,21 +137,8 @@ def test_windows_by_event_time_are_a_fold_over_all_rows_and_no_crash_changes_the
             for given_rows, fate, others, later in batches:
                 driver.now += later
                 rows, other_rows = history.rows(given_rows), history.rows(others)
-                if fate == "group":
-                    both = driver.commit_together([(driver.now, rows), (driver.now + 1, other_rows)])
-                    history.check(driver.now - 1, rows, both[0])
-                    history.check(driver.now, other_rows, both[1])
-                    continue
-                if fate == "fails":
-                    driver.fail(other_rows)
-                elif fate != "commits":
-                    driver.commit(other_rows)
-                if fate == "crashes":
-                    driver.epoch += 1
-                    driver.state.close()
-                    driver.state.recover(TOPOLOGY, driver.epoch)
-                again = fate in {"is replayed", "crashes"}
-                history.check(driver.now, rows, driver.commit(rows, attempt=1, again=again))
+                for (now, emitted), given in zip(driver.meet(fate, rows, other_rows), (rows, other_rows), strict=False):
+                    history.check(now, given, emitted)
             history.check_whole()
 
 
@@ -189,14 +175,7 @@ def test_partial_values_give_what_the_rows_give_also_if_tasks_make_them(
 def _fired(driver: Driver, now: float, fate: str, rows: Sequence[Any], others: Sequence[Any]) -> Iterator[Any]:
     """Yield the windows that fire, in the order of their ends and keys."""
     driver.now = now
-    if fate == "group":
-        emitted = [each for one in driver.commit_together([(now, rows), (now, others)]) for each in one]
-    else:
-        if fate == "fails":
-            driver.fail(others)
-        elif fate != "commits":
-            driver.commit(others)
-        emitted = driver.commit(rows, attempt=1, again=fate in {"is replayed", "crashes"})
+    emitted = [each for _, one in driver.meet(fate, rows, others) for each in one]
     yield from sorted((row for is_late, row in emitted if not is_late), key=lambda row: (row[-1], row[0]))
 
 

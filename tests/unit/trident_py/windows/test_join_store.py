@@ -14,7 +14,7 @@ from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.trident_py.windows.driven import TOPOLOGY, Driver, driven
+from tests.unit.trident_py.windows.driven import Driver, driven, fated
 from tests.unit.trident_py.windows.join_model import NONE, JoinModel, Outcome, SideRow, Transaction
 from trident_py.graph.joining import join_of
 from trident_py.graph.time_join import JoinState, JoinTimeArguments, Sides, join_state
@@ -121,8 +121,7 @@ def small_bins(seal: int, many: int) -> Iterator[None]:
 hows = st.sampled_from(["inner", "left", "outer"])
 times = st.integers(0, 20) | st.sampled_from([None, -30, 40, 80])
 rows_of_batch = st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["a", "a", "b", None]), times), max_size=6)
-fates = st.sampled_from(["commits", "commits", "fails", "is replayed", "crashes", "group"])
-batches = st.lists(st.tuples(rows_of_batch, fates, rows_of_batch, st.integers(0, 8)), max_size=10)
+batches = fated(rows_of_batch, 8)
 delays = st.tuples(st.sampled_from([0, 3, 20]), st.sampled_from([0, 7]))
 
 
@@ -153,23 +152,9 @@ def run(driver: Driver, history: History, batches: list[Any]) -> None:
     driver.now = START
     for some, fate, others, later in batches:
         driver.now += later
-        rows, other_rows = history.rows(some), history.rows(others)
-        if fate == "group":
-            group = [(driver.now, given_rows(rows)), (driver.now + 1, given_rows(other_rows))]
-            both = driver.commit_together(group)
-            history.check(driver.now - 1, rows, both[0])
-            history.check(driver.now, other_rows, both[1])
-            continue
-        if fate == "fails":
-            driver.fail(given_rows(other_rows))
-        elif fate != "commits":
-            driver.commit(given_rows(other_rows))
-        if fate == "crashes":
-            driver.epoch += 1
-            driver.state.close()
-            driver.state.recover(TOPOLOGY, driver.epoch)
-        again = fate in {"is replayed", "crashes"}
-        history.check(driver.now, rows, driver.commit(given_rows(rows), attempt=1, again=again))
+        both = history.rows(some), history.rows(others)
+        for (now, emitted), rows in zip(driver.meet(fate, *map(given_rows, both)), both, strict=False):
+            history.check(now, rows, emitted)
 
 
 @given(hows, st.sampled_from([0, 10]), batches)
