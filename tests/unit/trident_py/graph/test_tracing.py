@@ -138,6 +138,15 @@ def test_each_side_of_a_join_goes_by_its_own_partitions(tmp_path: Path, by: Any)
     assert kept(path, "joined") == [(-2, 1), (-1, 1), *left]
 
 
+def test_a_stream_can_be_joined_with_itself_if_only_one_side_goes_by_the_partitions(tmp_path: Path) -> None:
+    topology, path = TridentTopology("parted"), tmp_path / "out.db"
+    stream = numbers(topology.new_stream("parted", Parted(SCHEMA, 1, *SLOW)))
+    over_time: Any = {"within": timedelta(0), "timestamps": ("at", "at"), "watermark": timedelta(0), "by": (None, "n")}
+    counted(topology.join(stream, "n", stream, "n", ["n", "left_at", "right_at"], **over_time), path, "joined")
+    run_batches(topology)
+    assert kept(path, "joined") == [(row[2], 1) for row in SLOW]
+
+
 # --- as if the fields were still there --------------------------------------------------------------------------------
 
 rows_of_spout = st.lists(
@@ -252,7 +261,8 @@ def test_rows_of_windows_and_of_merged_streams_are_one_partition() -> None:
 def test_the_partitions_of_kafka_are_its_topics_and_their_partitions() -> None:
     spout = KafkaSpout("localhost:1", "orders")
     assert spout.partition_fields == ("topic", "partition")
-    assert {"topic", "partition"} <= set(spout.output_schema.names)
+    stream = numbers(TridentTopology("orders").new_stream("orders", spout).map(tuple, SCHEMA))
+    assert traced(stream._node).fields == ("topic", "partition")
 
 
 def test_partition_fields_that_can_not_work_are_refused() -> None:
