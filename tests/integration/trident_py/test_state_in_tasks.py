@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,9 @@ from attrs import evolve, field, frozen
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from tests.integration.trident_py import tasked_program
+from tests.integration.trident_py.dying import run_over_kills
+from tests.integration.trident_py.tasked_program import Joining
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS
 from tests.unit.trident_py.states.sql.postgres_rows import select, tables
 from trident_py import FileSink, FixedBatchSpout, PostgresState, SinkTransaction, TridentConfig, TridentTopology
@@ -21,7 +26,6 @@ from trident_py.errors import StoreBusyException
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import QueryFunction, ReadOnlyMapState, RemovableMapState, StateUpdater
-from trident_py.operations import ReducerAggregator
 from trident_py.rows.schema import schema_of
 from trident_py.states.shards import shard_numbers
 from trident_py.states.sql.updating import TaskedSQLMapState
@@ -32,16 +36,6 @@ BOOKS = ["_counts_removed", "_trident", "counts"]
 LARGE = 5_000  # rows: more than a shared job takes
 ROWS = [(f"w{number % 97}", number) for number in range(3 * LARGE + 10)]  # the last batch is small
 EXPECTED = {word: ",".join(str(n) for w, n in ROWS if w == word) for word in {word for word, _ in ROWS}}
-
-
-class Joining(ReducerAggregator[str]):
-    """The numbers of a word, in order."""
-
-    def init(self) -> str:
-        return ""
-
-    def reduce(self, curr: str, row: Any) -> str:
-        return f"{curr},{row.n}" if curr else str(row.n)
 
 
 def in_tasks(dsn: str) -> PostgresState:
@@ -187,3 +181,22 @@ def test_a_query_of_a_large_batch_reads_the_state_in_tasks(
     assert by["new"][0] == "None"
     if is_static:
         assert (by["w1"][0], by["w2"][0]) == (EXPECTED["w1"], EXPECTED["w2"])
+
+
+@pytest.mark.slow
+def test_states_that_tasks_change_count_each_row_once_over_kills_in_the_middle_of_commits(
+    zookeeper: str, postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(tasked_program.DSN, postgres)
+    run_over_kills(tasked_program.__file__, zookeeper, tmp_path, (1, 2, 3, 5, 6))
+    by_word: dict[str, list[int]] = {}
+    for word, n in tasked_program.ROWS:
+        by_word.setdefault(word, []).append(n)
+    joined = {word: ",".join(map(str, numbers)) for word, numbers in by_word.items()}
+    assert dict(select(postgres, "SELECT word, numbers FROM joined")) == joined
+    summed = dict(select(postgres, "SELECT word, total FROM summed"))
+    for word, numbers in by_word.items():
+        last = max((place for place, n in enumerate(numbers) if n % 1000 == 7), default=0)
+        assert summed[word] == sum(numbers[last:])
+    with closing(sqlite3.connect(tmp_path / "here.db")) as here:
+        assert dict(here.execute("SELECT word, total FROM here").fetchall()) == summed
