@@ -56,7 +56,7 @@ class WholeFormat(ABC):
             check: raises an error if the file isn't the one that was defined.
 
         Raises:
-            SpoutError: the file can't be read.
+            UnreadableFileError: the file isn't of this format.
         """
         check()
         try:
@@ -85,9 +85,15 @@ class WholeFormat(ABC):
     def _rows(self, portion: Portion) -> Iterator[pa.RecordBatch]: ...
 
 
-def unreadable(place: str, kind: str, error: Exception) -> SpoutError:
+class UnreadableFileError(SpoutError):
+    """A file isn't of its format, or is damaged."""
+
+
+def unreadable(place: str, kind: str, error: Exception) -> UnreadableFileError:
     """Return the error for a file that can't be read."""
-    return SpoutError(f"file {place!r} can't be read as {kind}: {error}; to fix this: replace it by a whole one")
+    return UnreadableFileError(
+        f"file {place!r} can't be read as {kind}: {error}; to fix this: replace it by a whole one"
+    )
 
 
 @frozen

@@ -21,7 +21,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter, ITridentSpout
 from trident_py.rows.schema import shown
-from trident_py.spouts.files.columns import WholeFormat
+from trident_py.spouts.files.columns import ColumnFormat, WholeFormat
 from trident_py.spouts.files.content import is_compressed
 from trident_py.spouts.files.corrections import corrected
 from trident_py.spouts.files.cursor import STILL_SECONDS, FileCursor
@@ -89,6 +89,8 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             ``quote`` and ``nullValue``.
         on_decode_error: the treatment of a line that is no such record: ``"fail"`` ends the query, and names file and
             offset; ``"null"`` gives a row of NULLs; ``"skip"`` leaves it out.
+        on_bad_file: the treatment of a file that isn't in Parquet or ORC, though it should be. ``"fail"`` ends the
+            query, and names the file; ``"skip"`` leaves it out, and reports it in the query's progress.
         settled: the time without a change after which a file that is read as a whole is complete.
 
     Raises:
@@ -108,6 +110,7 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         schema: str | StructType | None = None,
         options: Mapping[str, Any] | None = None,
         on_decode_error: str = "fail",
+        on_bad_file: str = "fail",
         settled: timedelta = SETTLED,
     ) -> None:
         PathPattern.of(glob)
@@ -125,6 +128,11 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         text = TextLines(_encoding(encoding), errors)
         self._format = format_of(format, schema, options, on_decode_error, text)
         self.output_schema = self._format.fields
+        if on_bad_file not in ("fail", "skip"):
+            raise TopologyError(f"on_bad_file is 'fail' or 'skip', not {shown(on_bad_file)}")
+        if on_bad_file == "skip" and not isinstance(self._format, ColumnFormat):
+            raise TopologyError(f"format={format!r} takes no on_bad_file: any bytes may be such a file")
+        self._skips_bad = on_bad_file == "skip"
 
     def details(self) -> Mapping[str, Json]:
         """Return the pattern; if it changes, unmatched files are ignored, and new ones are read from the start."""
@@ -151,7 +159,7 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         self, tx_state_id: str, conf: TridentConfig, context: TopologyContext
     ) -> FileEmitter | WholeFileEmitter:
         if isinstance(self._format, WholeFormat):
-            return WholeFileEmitter(self._format, context.parallelism)
+            return WholeFileEmitter(self._format, context.parallelism, self._skips_bad)
         return FileEmitter(LineReader(self._format), context.parallelism)
 
 

@@ -14,7 +14,7 @@ from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
-from trident_py.spouts.files.columns import Portion, WholeFormat
+from trident_py.spouts.files.columns import Portion, UnreadableFileError, WholeFormat
 from trident_py.spouts.files.paths import PathPattern, status_of
 from trident_py.spouts.rest import Rest
 
@@ -176,10 +176,15 @@ class WholeFileCoordinator(CursorCoordinator[list[StoredFile]]):
 
 @frozen
 class WholeFileEmitter(Emitter[list[StoredFile]]):
-    """Divides a batch into about as many pieces as there are parallel tasks."""
+    """Divides a batch into about as many pieces as there are parallel tasks.
+
+    Attributes:
+        skips_bad: whether files that aren't of the format are left out, and reported.
+    """
 
     format: WholeFormat
     tasks: int
+    skips_bad: bool = False
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: list[StoredFile], collector: TridentCollector) -> None:
         """Emit the rows of the files.
@@ -188,7 +193,7 @@ class WholeFileEmitter(Emitter[list[StoredFile]]):
             SpoutError: one has changed, or can't be read.
         """
         files = [WholeFile.parse(stored) for stored in metadata]
-        portions = [portion for file in files for portion in self.format.portions(file.path, file.check)]
+        portions = [portion for file in files for portion in self._portions(file, collector)]
         size = sum(file.size for file in files)
         is_small = size <= SMALL_BYTES
         shared = shares(portions, 1 if is_small else self.tasks)
@@ -198,6 +203,15 @@ class WholeFileEmitter(Emitter[list[StoredFile]]):
                 file.check()
 
         collector.emit_splits(shared, self.format.read, on_driver=is_small, verify=verify)
+
+    def _portions(self, file: WholeFile, collector: TridentCollector) -> Sequence[Portion]:
+        try:
+            return self.format.portions(file.path, file.check)
+        except UnreadableFileError as error:
+            if not self.skips_bad:
+                raise
+            collector.report_error(error)
+            return ()
 
 
 def shares(portions: Sequence[Portion], tasks: int) -> list[list[Portion]]:

@@ -150,6 +150,31 @@ def test_a_file_that_changes_while_it_is_read_stops_by_name(tmp_path: Path) -> N
         world.emitter.emit_batch(TransactionAttempt(1, 0), metadata, Changing())
 
 
+class Reporting(ListCollector):
+    """Keeps what is reported."""
+
+    def report_error(self, error: BaseException) -> None:
+        self.splits.append(str(error))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_a_file_that_is_not_one_is_skipped_and_reported_if_the_user_says_so(tmp_path: Path, kind: str) -> None:
+    sound, torn = write(tmp_path / f"a.{kind}", 0), write(tmp_path / f"b.{kind}", 10)
+    torn.write_bytes(torn.read_bytes()[:-9])
+    with pytest.raises(SpoutError, match=f"b.{kind}' can't be read as {kind}"):
+        (world := World(tmp_path / "*", kind)).rows(world.settle())
+    world = World(tmp_path / "*", kind, on_bad_file="skip")
+    metadata = world.settle()
+    for _ in range(2):  # a replay leaves it out, too
+        world.emitter.emit_batch(TransactionAttempt(1, 0), metadata, collector := Reporting())
+        assert collector.rows == rows(sound, 0)
+        (report,) = collector.splits
+        assert f"b.{kind}' can't be read as {kind}" in report
+    torn.unlink()
+    with pytest.raises(SpoutError, match="is gone"):
+        world.rows(metadata)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -159,6 +184,9 @@ def test_a_file_that_changes_while_it_is_read_stops_by_name(tmp_path: Path) -> N
         ({"format": "parquet", "schema": SCHEMA, "options": {"mergeSchema": True}}, "takes no options"),
         ({"format": "parquet", "schema": SCHEMA, "on_decode_error": "skip"}, "takes no on_decode_error"),
         ({"format": "parquet", "schema": SCHEMA, "settled": 3}, "settled is a timedelta of 0 s or more"),
+        ({"format": "parquet", "schema": SCHEMA, "on_bad_file": "null"}, "on_bad_file is 'fail' or 'skip', not 'null'"),
+        ({"format": "binary", "on_bad_file": "skip"}, "format='binary' takes no on_bad_file"),
+        ({"on_bad_file": "skip"}, "format='text' takes no on_bad_file"),
         ({"format": "avro", "schema": SCHEMA}, "format is one of 'text', 'json', 'csv', 'parquet', 'orc', 'binary'"),
     ],
 )
