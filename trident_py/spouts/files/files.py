@@ -89,8 +89,8 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             ``quote`` and ``nullValue``.
         on_decode_error: the treatment of a line that is no such record: ``"fail"`` ends the query, and names file and
             offset; ``"null"`` gives a row of NULLs; ``"skip"`` leaves it out.
-        on_bad_file: the treatment of a file that isn't in Parquet or ORC, though it should be. ``"fail"`` ends the
-            query, and names the file; ``"skip"`` leaves it out, and reports it in the query's progress.
+        on_bad_file: the treatment of a file that should be in Parquet or ORC, and isn't. ``"fail"`` ends the query.
+            ``"skip"`` leaves the file out, and reports it in the query's progress.
         settled: the time without a change after which a file that is read as a whole is complete.
 
     Raises:
