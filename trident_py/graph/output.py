@@ -60,7 +60,8 @@ class Output(Operation):
     @property
     def database(self) -> Database | None:
         """The database of its table; None if it has no table, or can't share a transaction of its database."""
-        return self.factory.database if isinstance(self.factory, SQLState) else None
+        factory = self.factory
+        return factory.database if isinstance(factory, SQLState) and factory.is_one_table else None
 
     @property
     def needs_exact_replays(self) -> bool:

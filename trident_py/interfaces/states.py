@@ -292,6 +292,7 @@ class GroupState(ABC, Generic[T]):
     Attributes:
         volatile: the state is empty at each start, so after a restart no earlier commit is expected in it.
         is_fenced: it keeps a commit token together with its data, in the same atomic step.
+        takes_groups: several members with changes are one atomic step. Else only members without changes come together.
         can_remove: an updater may return `REMOVE`.
         can_tell_rolled_back: it knows `rolled_back`.
         tells_rolled_back: the engine reads `rolled_back`; set before the first transaction.
@@ -299,6 +300,7 @@ class GroupState(ABC, Generic[T]):
 
     volatile: ClassVar[bool] = False
     is_fenced: ClassVar[bool] = True
+    takes_groups: ClassVar[bool] = True
     can_tell_rolled_back: ClassVar[bool] = False
     tells_rolled_back: bool = False
 

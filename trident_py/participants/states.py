@@ -119,14 +119,15 @@ class StateParticipant(Participant):
     def __attrs_post_init__(self) -> None:
         self._commits = kept = group_state(self.state)
         self.table = kept if isinstance(kept, FencedTable) else None
+        takes_groups = kept.is_fenced and kept.takes_groups
         own = Capabilities(
             remembers=kept.is_fenced and not kept.volatile,
             rolls_back=kept.is_fenced,
             is_volatile=kept.volatile,
             keeps_alive=kept.is_fenced,
             is_fenced=kept.is_fenced,
-            takes_groups=kept.is_fenced and self.downstream is None,
-            takes_groups_shared=kept.is_fenced and (self.downstream is None or bool(self.downstream_outputs)),
+            takes_groups=takes_groups and self.downstream is None,
+            takes_groups_shared=takes_groups and (self.downstream is None or bool(self.downstream_outputs)),
             prepares_again=self.prepares_again,
         )
         self.capabilities = own.committing_with(output.capabilities for output in self.downstream_outputs)

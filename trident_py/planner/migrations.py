@@ -60,8 +60,14 @@ def _check_calls(calls: list[DeclaredMigration], output: Output) -> None:
             f"a {output.kind} can't be migrated: its table is named after it, and what it has stored depends on its "
             f"fields; keep the stored name by Stream.name(…), or declare a new {output.kind}, which begins empty"
         )
-    if any(each.changes_values for each in calls) and not isinstance(output.factory, SQLState):
-        made = type(output.factory).__name__ if output.factory else f"a {output.kind}"
+    factory = output.factory
+    if isinstance(factory, SQLState) and not factory.is_one_table:
+        raise TopologyError(
+            f"{factory!r} has several files, and is neither migrated nor renamed; to fix this: fill a new one by a "
+            f"second topology, as docs/how-to/changing-a-topology.md shows"
+        )
+    if any(each.changes_values for each in calls) and not isinstance(factory, SQLState):
+        made = type(factory).__name__ if factory else f"a {output.kind}"
         raise TopologyError(
             f"values of SQLiteState, PostgresState and MySQLState can be migrated, and this is {made}; to fix this: "
             f"fill a new one by a second topology, as docs/how-to/changing-a-topology.md shows"

@@ -1,4 +1,7 @@
-"""A state in several shards, like Storm's state per task; ``parallelism_hint`` sets their number."""
+"""A state in several shards, like Storm's state per task; ``parallelism_hint`` sets their number.
+
+`ShardedSQLMapState` is another thing: one fenced state in several files, whose number its factory sets.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,12 @@ def spread_over(shards: Sequence[State], keys: Sequence[Key]) -> Iterator[tuple[
 
 def shard_numbers(keys: Sequence[Key], shards: int) -> list[int]:
     """Return the number of the shard of each key; it depends only on the key and on the number of shards."""
-    return [crc32(text.encode()) % shards for text in encode_keys(keys)]
+    return numbers_of_texts(encode_keys(keys), shards)
+
+
+def numbers_of_texts(texts: Sequence[str], shards: int) -> list[int]:
+    """Return the same numbers, from the texts of the keys. Stored data depends on it."""
+    return [crc32(text.encode()) % shards for text in texts]
 
 
 def gathered(found: Sequence[tuple[Sequence[int], Sequence[V]]], count: int) -> list[V]:

@@ -14,13 +14,12 @@ from coordinators.values.canonical import Json
 from trident_py.errors import StateError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.states import DRIVER, TASKS, StateFactory, StateKind
+from trident_py.interfaces.states import DRIVER, TASKS, FencedState, StateFactory, StateKind
 from trident_py.states.fenced import milliseconds, ttl_detail
 from trident_py.states.sql.reading import ReadTable, TableReader
 
 if TYPE_CHECKING:
     from trident_py.states.sql.dialect import Database
-    from trident_py.states.sql.state import SQLMapState
     from trident_py.states.sql.table import Table
 
 
@@ -58,6 +57,11 @@ class SQLState(StateFactory):
         return {**ttl_detail(self.ttl), **({"placement": TASKS} if self.placement == TASKS else {})}
 
     @property
+    def is_one_table(self) -> bool:
+        """Whether its values are in one table: it can commit with others of its database, and be migrated."""
+        return True
+
+    @property
     def lacks_fields(self) -> bool:
         """Whether the types of its columns are still unknown."""
         return self._schema is None
@@ -88,22 +92,25 @@ class SQLState(StateFactory):
 
     def make_state(
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
-    ) -> SQLMapState:
+    ) -> FencedState[Any]:
         """Return the state; it connects when it recovers."""
-        database = self.database
         if self._schema is None:
             raise StateError(
-                f"table {self.table!r} of {database.shown}: {type(self).__name__} keeps typed columns, and gets their "
-                f"types only from persistent_aggregate; to fix this: use it there, or call for_fields"
+                f"table {self.table!r} of {self.database.shown}: {type(self).__name__} keeps typed columns, and gets "
+                f"their types only from persistent_aggregate; to fix this: use it there, or call for_fields"
             )
+        return self._made(self._schema)
+
+    def _made(self, table: Table) -> FencedState[Any]:
+        database = self.database
         if self.placement == TASKS:
             from trident_py.states.sql.updating import TaskedSQLMapState
 
-            return TaskedSQLMapState(database, self._schema, milliseconds(self.ttl))
+            return TaskedSQLMapState(database, table, milliseconds(self.ttl))
         if database.dialect.stages:
             from trident_py.states.sql.staging import StagingSQLMapState
 
-            return StagingSQLMapState(database, self._schema, milliseconds(self.ttl))
+            return StagingSQLMapState(database, table, milliseconds(self.ttl))
         from trident_py.states.sql.state import SQLMapState
 
-        return SQLMapState(database, self._schema, milliseconds(self.ttl))
+        return SQLMapState(database, table, milliseconds(self.ttl))

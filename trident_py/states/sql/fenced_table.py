@@ -92,6 +92,11 @@ class FencedTable:
         """The table's name in errors."""
         return self._name
 
+    @property
+    def token(self) -> CommitToken | None:
+        """The last commit, as this leader last saw it."""
+        return self.known.token if self.known else None
+
     def lock_holders(self) -> Sequence[str]:
         """Return the holders of the locks that its commit waits for; see `Link.lock_holders`."""
         return self.commit_link.lock_holders()

@@ -53,6 +53,11 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
         self._checked: object | None = None
         self._found: FoundTable | None = None
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether its rows have write times; known after it recovered."""
+        return self._table.timed
+
     def _claim(self, connection: Connection, fence: Fence, found: StateHeader | None, *, exists: bool) -> StateHeader:
         self._table = table = evolve(self._table, schema=self._headers.schema)
         claim = StateHeader(fence, self._owner, table.columns)
@@ -212,7 +217,7 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
         return self._update(encode_keys(keys), keys, updaters)
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
-        self._write(encode_keys(keys), keys, values, None)
+        self.write_rows(encode_keys(keys), keys, values)
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
         """Remove each key; its row is kept in another table until the next transaction commits."""
@@ -227,7 +232,7 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
         if self._merges and keys and not returns and can_combine(self._table.value):
             self._merge(keys, values, aggregator.merge)
             return ()
-        self._write(encode_keys(keys), keys, values, aggregator.merge)
+        self.write_rows(encode_keys(keys), keys, values, aggregator.merge)
         return self.multi_get(keys) if returns else ()
 
     def _merge(self, keys: Sequence[Key], values: Sequence[Any], merge: str) -> None:
@@ -279,10 +284,13 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
                     value = updater(current.get(text))
                     current[text] = None if value is REMOVE else value
                     values.append(value)
-            self._write(texts[part], keys[part], values[part], None)
+            self.write_rows(texts[part], keys[part], values[part])
         return [None if value is REMOVE else value for value in values]
 
-    def _write(self, texts: list[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None) -> None:
+    def write_rows(
+        self, texts: Sequence[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None = None
+    ) -> None:
+        """Set the value of each key, or combine it with the stored one by ``merge``; ``texts`` are the keys' texts."""
         connection, tx = self._in_transaction()
         if REMOVE in values:
             texts, keys, values = self._without_removed(texts, keys, values)
@@ -297,7 +305,7 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
             self._database.write(connection, lambda count: table.upsert(merge, count), rows)
 
     def _without_removed(
-        self, texts: list[str], keys: Sequence[Key], values: Sequence[Any]
+        self, texts: Sequence[str], keys: Sequence[Key], values: Sequence[Any]
     ) -> tuple[list[str], list[Key], list[Any]]:
         """Remove the keys that have `REMOVE` as their last value; return the other rows."""
         connection, tx = self._in_transaction()

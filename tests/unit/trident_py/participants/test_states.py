@@ -26,7 +26,7 @@ from trident_py.rows.schema import schema_of
 from trident_py.states.sql.sqlite import SQLiteState
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(params=["memory", "sqlite", "shards", pytest.param("postgres", marks=pytest.mark.postgres)])
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> StateFactory:
     return factory_over(request, tmp_path)
 

@@ -34,6 +34,15 @@ def test_outputs_of_one_file_are_said_to_commit_together_fed_ones_and_sinks_incl
     ]
 
 
+def test_a_state_in_shards_commits_alone(tmp_path: Path) -> None:
+    topology = TridentTopology("words")
+    words = topology.new_stream("words", FixedBatchSpout("word string", 2)).group_by("word")
+    words.persistent_aggregate(SQLiteState(tmp_path / "a.db", table="one"), Count(), "n")
+    words.persistent_aggregate(SQLiteState(tmp_path / "a.db", table="two", shards=2), Count(), "n")
+    assert not [line for line in squeezed(topology) if line.startswith("in one transaction")]
+    assert f"two: SQLiteState(path='{tmp_path / 'a.db'}', table='two', shards=2), " in topology.explain()
+
+
 def test_files_that_are_not_there_yet_are_told_by_their_paths(tmp_path: Path) -> None:
     topology = TridentTopology("words")
     words = topology.new_stream("words", FixedBatchSpout("word string", 2))

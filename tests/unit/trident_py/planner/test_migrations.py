@@ -76,6 +76,15 @@ def test_calls_that_do_not_fit_the_topology_are_told_before_anything_is_started(
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize("arguments", [{"with_": as_text}, {"rename": {"count": "n"}}])
+def test_a_state_in_shards_is_refused_by_name(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    topology = counting(SQLiteState(tmp_path / "s.db", table="counts", shards=2))
+    topology.migrate("counts", **arguments)
+    with pytest.raises(TopologyError, match=r"table='counts', shards=2\) has several files.* a second topology"):
+        run_batches(topology)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_values_of_other_states_are_refused_by_name() -> None:
     topology = counting(MemoryMapState.factory())
     topology.migrate("log-state", with_=as_text)

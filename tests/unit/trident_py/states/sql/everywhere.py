@@ -24,7 +24,7 @@ DATABASES = (
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("mysql", marks=pytest.mark.mysql),
 )
-STORES = ("memory", *DATABASES, pytest.param("redis", marks=pytest.mark.redis))
+STORES = ("memory", "shards", *DATABASES, pytest.param("redis", marks=pytest.mark.redis))
 
 
 def factory_over(request: pytest.FixtureRequest, tmp_path: Path, ttl: timedelta | None = None) -> StateFactory:
@@ -34,6 +34,8 @@ def factory_over(request: pytest.FixtureRequest, tmp_path: Path, ttl: timedelta 
             return MemoryMapState.factory(ttl=ttl)
         case "sqlite":
             return SQLiteState(tmp_path / "s.db", table="counts", ttl=ttl)
+        case "shards":
+            return SQLiteState(tmp_path / "s.db", table="counts", ttl=ttl, shards=3)
         case "redis":
             return RedisState(request.getfixturevalue("redis"), prefix="counts", ttl=ttl)
         case "mysql":

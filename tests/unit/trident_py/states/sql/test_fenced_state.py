@@ -91,6 +91,14 @@ def state(fresh: FencedState[Any]) -> FencedState[Any]:
     return fresh
 
 
+@pytest.fixture
+def grouping(state: FencedState[Any]) -> FencedState[Any]:
+    """A state that takes groups."""
+    if not state.takes_groups:
+        pytest.skip("it commits one transaction after the other")
+    return state
+
+
 def values(state: FencedState[Any], *words: str) -> list[Any]:
     return state.multi_get([(word,) for word in words])
 
@@ -310,6 +318,7 @@ def commit_run(state: FencedState[Any], *changes: tuple[SinkTransaction, dict[st
     return [tx.txid for tx in due]
 
 
+@pytest.mark.usefixtures("grouping")
 def test_a_run_is_committed_in_one_step_and_the_state_knows_where_it_began(state: FencedState[Any]) -> None:
     assert isinstance(state, FencedState)
     commit(state, transaction(1), {"a": 1})
@@ -327,6 +336,7 @@ def test_a_run_is_committed_in_one_step_and_the_state_knows_where_it_began(state
     assert state.recover(TOPOLOGY, 2) == CommitToken(4, 1, 0)
 
 
+@pytest.mark.usefixtures("grouping")
 def test_a_run_that_is_given_up_leaves_nothing(state: FencedState[Any]) -> None:
     assert isinstance(state, FencedState)
     commit(state, transaction(1), {"a": 1})
@@ -339,6 +349,7 @@ def test_a_run_that_is_given_up_leaves_nothing(state: FencedState[Any]) -> None:
     assert state.recover(TOPOLOGY, 2) == CommitToken(1, 1, 0)
 
 
+@pytest.mark.usefixtures("grouping")
 def test_members_that_come_again_are_skipped_and_the_last_one_is_done_again(state: FencedState[Any]) -> None:
     run = [(transaction(txid), {"a": 1, f"b{txid}": 1}) for txid in (1, 2, 3)]
     assert commit_run(state, *run) == [1, 2, 3]
@@ -351,6 +362,7 @@ def test_members_that_come_again_are_skipped_and_the_last_one_is_done_again(stat
     assert values(state, "a") == [4]
 
 
+@pytest.mark.usefixtures("grouping")
 def test_after_a_run_only_its_last_transaction_is_rolled_back(state: FencedState[Any]) -> None:
     commit_run(state, (transaction(1), {"a": 1, "b": 1}), (transaction(2), {"a": 1, "c": 1}))
     assert commit(state, transaction(2, 1), {"a": 5})
@@ -366,6 +378,7 @@ def test_a_run_that_does_not_follow_is_refused(state: FencedState[Any], first: i
     assert values(state, "a") == [2]
 
 
+@pytest.mark.usefixtures("grouping")
 def test_a_transaction_alone_ends_what_was_known_of_a_run(state: FencedState[Any]) -> None:
     commit_run(state, (transaction(1), {"a": 1}), (transaction(2), {"a": 1}))
     commit(state, transaction(3), {"a": 1})
@@ -373,6 +386,7 @@ def test_a_transaction_alone_ends_what_was_known_of_a_run(state: FencedState[Any
         commit(state, transaction(2, 1), {"a": 1})
 
 
+@pytest.mark.usefixtures("grouping")
 def test_the_steps_of_a_group_know_the_members_of_the_steps_before(state: FencedState[Any]) -> None:
     commit(state, transaction(1), {"a": 1})
     steps = [[2], [3, 4], [5]]

@@ -27,7 +27,7 @@ from trident_py.states.sql.sqlite import SQLiteState
 AGGREGATORS: list[CombinerAggregator[Any]] = [Adding(), Adding(None), Extreme("min"), Extreme("max")]
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=[each for each in STORES if each != "shards"])
 def factories(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[StateFactory, StateFactory]:
     """Two factories over the same store, with data of their own."""
     together: Any = factory_over(request, tmp_path)

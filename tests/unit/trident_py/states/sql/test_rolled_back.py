@@ -18,7 +18,7 @@ from trident_py.interfaces.states import FencedState
 Lead = Callable[[int], FencedState[Any]]
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=("shards", *DATABASES))
 def lead(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lead]:
     """A leader's state over one table, which tells what it rolled back."""
     opened: list[FencedState[Any]] = []

@@ -407,6 +407,21 @@ def test_a_bad_table_name_and_a_path_without_file_are_refused_where_they_are_wri
             SQLiteState(file, table="counts")
 
 
+def test_a_number_of_shards_out_of_range_is_refused_where_it_is_written(path: Path) -> None:
+    shards: Any
+    for shards in (0, 11, True, "2", None, 2.0):
+        with pytest.raises(StateError, match="shards is the number of files for the values, from 1 to 10, not "):
+            SQLiteState(path, table="counts", shards=shards)
+
+
+def test_the_number_of_shards_is_shown_and_compared_only_if_there_are_several(path: Path) -> None:
+    one, two = SQLiteState(path, table="counts"), SQLiteState(path, table="counts", shards=2)
+    assert repr(one) == f"SQLiteState(path={str(path)!r}, table='counts')"
+    assert repr(two) == f"SQLiteState(path={str(path)!r}, table='counts', shards=2)"
+    assert (one.identity(), two.identity()) == ({}, {"shards": 2})
+    assert one == two  # the same data: one topology can't use both
+
+
 # --- crashes and readers ----------------------------------------------------------------------------------------------
 
 COMMIT_FOR_EVER = """
