@@ -46,11 +46,13 @@ class Course:
         stage: for directories and ZooKeeper.
         spark: the session of all of them.
         work: what is done.
+        shards: into how many files trident_py writes.
     """
 
     stage: Stage
     spark: SparkSession
     work: Workload
+    shards: int = 1
 
     def competitors(self, pending: tuple[int, ...]) -> dict[str, Callable[[], float]]:
         """By name: trident_py with the default of pending transactions, and with each of ``pending``."""
@@ -79,7 +81,7 @@ class Course:
         """The topology; ``settings`` are of its config."""
         database = self.stage.scratch("trident") / "totals.db"
         topology = TridentTopology("benchmark")
-        hand = self.work.declare(topology, SQLiteState(database, table="totals"))
+        hand = self.work.declare(topology, SQLiteState(database, table="totals", shards=self.shards))
         with topology.start(evolve(self.stage.config(pending), **settings), spark=self.spark) as query:
             hand.first()
             query.process_all_available()

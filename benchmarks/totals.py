@@ -40,7 +40,11 @@ class Totals:
 
 
 def total(path: Path | str, table: str, column: str) -> int:
-    """The sum of all totals, as any client reads it."""
+    """The sum of all totals, as any client reads it; those in shards by their script."""
     with closing(sqlite3.connect(path)) as database:
+        find = "SELECT name FROM sqlite_master WHERE name = ?"
+        if database.execute(find, [f"_{table}_shards"]).fetchone():
+            ((script,),) = database.execute(f'SELECT script FROM "_{table}_shards"').fetchall()  # noqa: S608
+            database.executescript(script)
         found: int = database.execute(f'SELECT sum("{column}") FROM "{table}"').fetchone()[0]  # noqa: S608
     return found

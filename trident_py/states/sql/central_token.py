@@ -3,8 +3,8 @@
 Between two transactions, each shard is at the central token. While one commits, a shard is at it or one transaction
 ahead. The steps are:
 
-1. If the transaction replaces an older attempt, the central token goes back to the one before. Nobody may see a mix of
-   both attempts.
+1. If the transaction replaces an older attempt, the central token goes back to the one before. Otherwise, readers
+   could see a mix of both attempts.
 2. Each shard applies the transaction, side by side with the others.
 3. When all have it, it becomes the central token.
 

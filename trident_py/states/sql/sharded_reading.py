@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from trident_py.states.sql.dialect import Connection
 
 READ_TRIES = 1_000
-"""How often a reader begins again because shards went on while it began; each time takes less than a commit."""
+"""How often a reader begins again because shards have committed meanwhile; each time takes less than a commit."""
 
-_MOVED = "the shards went on while this read began: run it again, after "
+_MOVED = "the shards have committed while this read began: run it again, after "
 
 
 def bookkeeping(table: str) -> str:
@@ -153,7 +153,7 @@ class ShardsLink(SQLiteLink):
         """Begin a transaction in which all shards are at the central token, or one transaction ahead.
 
         Raises:
-            StoreBusyException: shards went on each time.
+            StoreBusyException: shards have committed each time.
         """
         apart_now = f'SELECT 1 FROM "{apart(self._table)}"'
         for _ in range(READ_TRIES):

@@ -44,7 +44,7 @@ def shard_table(table: Table, number: int) -> Table:
 class ShardedSQLMapState(FencedState[Any], ITupleCollection):
     """Values by key in several files; the shard of a key follows from the key and the number of shards.
 
-    Each shard is a `SQLMapState` on a thread of its own: while SQLite runs a statement, other threads run. Updaters run
+    Each shard is a `SQLMapState` on its own thread: while SQLite runs a statement, other threads run. Updaters run
     on the thread that commits. See `central_token` for the steps of a commit.
     """
 
@@ -220,7 +220,7 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
     def _write(
         self, texts: Sequence[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None = None
     ) -> None:
-        """Let each shard write its keys; returns before that has ended, so that the next rows are prepared meanwhile.
+        """Let each shard write its keys. Meanwhile, the caller prepares the next rows; the commit waits for all of them.
 
         A shard that has the transaction already writes nothing.
         """
@@ -234,6 +234,8 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
             if its and is_due:
                 its_texts, its_keys, its_values = zip(*its, strict=True)
                 self._writes.append(worker.submit(shard.write_rows, its_texts, its_keys, its_values, merge))
+        if self._members[0].attempt.is_trial:  # which never commits, so nothing else would wait
+            self._settle()
 
     def close(self) -> None:
         self.rollback()

@@ -50,8 +50,8 @@ class SQLiteState(SQLState):
         table: the table's name.
         ttl: how long a key stays without a write, by the times of transactions, as ``timedelta(days=30)``; None: for
             ever. See `docs/how-to/removing-keys.md`.
-        shards: into how many files the values go, from 1 to 10; each is written by a thread of its own. It can't be
-            changed later. See `docs/how-to/sqlite-shards.md`.
+        shards: into how many files the values go, from 1 to 10; each has its own thread that writes it. The number
+            can't be changed later. See `docs/how-to/sqlite-shards.md`.
 
     Raises:
         TopologyError: ``ttl`` is no length of time.
