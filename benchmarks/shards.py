@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -54,8 +53,8 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
     with stage.session(LARGE) as spark:
         rows = updates(stage.scratch("updates"), sizes.files, sizes.lines, sizes.keys, sizes.warm_up)
         course = Course(stage, spark, Updates(rows))
-        turns = {shards_name(each): partial(evolve(course, shards=each).trident) for each in NUMBERS}
-        competitors = {name: Timed(turn) for name, turn in {BARE: course.bare, **turns}.items()}
+        competitors = {BARE: Timed(course.bare)}
+        competitors |= {shards_name(each): Timed(evolve(course, shards=each).trident) for each in NUMBERS}
         results = race(competitors, sizes.rounds, BARE)
     spent = {name: median(timed.spent[1:]) for name, timed in competitors.items()}
     lines: list[dict[str, Cell]] = [

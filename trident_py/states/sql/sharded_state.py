@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Sequence
 from decimal import localcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from attrs import evolve
 
@@ -23,17 +22,16 @@ from trident_py.states.keys import encode_key, encode_keys
 from trident_py.states.shards import gathered, numbers_of_texts
 from trident_py.states.sql.central_token import CentralToken
 from trident_py.states.sql.local_files import check_local
+from trident_py.states.sql.shard_threads import ShardThreads
 from trident_py.states.sql.sharded_reading import ShardedDatabase, ShardedTableReader, ShardPlace, ShardsView
 from trident_py.states.sql.sqlite_database import SQLiteDatabase, ensure_usable
 from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState
 from trident_py.states.sql.table import Table
 
-R = TypeVar("R")
 
-
-def shard_path(path: Path, table: str, number: int) -> Path:
-    """Return the file of a shard: ``counts.db-counts-0`` next to ``counts.db``."""
-    return path.with_name(f"{path.name}-{table}-{number}")
+def shard_paths(path: Path, table: str, shards: int) -> list[Path]:
+    """Return the files of the shards: ``counts.db-counts-0`` and others next to ``counts.db``."""
+    return [path.with_name(f"{path.name}-{table}-{number}") for number in range(shards)]
 
 
 def shard_table(table: Table, number: int) -> Table:
@@ -54,14 +52,13 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
     def __init__(self, database: SQLiteDatabase, table: Table, shards: int, ttl: int | None = None) -> None:
         self._database, self._table = database, table
         self._central = CentralToken(database, table, shards, ttl)
-        self._paths = [shard_path(database.path, table.name, number) for number in range(shards)]
-        self._shards = [
-            SQLMapState(evolve(database, path=path), shard_table(table, number), ttl)
-            for number, path in enumerate(self._paths)
-        ]
+        self._threads = ShardThreads(
+            [
+                SQLMapState(evolve(database, path=path), shard_table(table, number), ttl)
+                for number, path in enumerate(shard_paths(database.path, table.name, shards))
+            ]
+        )
         self._reader: ShardedTableReader | None = None
-        self._workers: list[ThreadPoolExecutor] = []
-        self._writes: list[Future[None]] = []
         self._thread = 0
         self._first = 0  # the first transaction of the open group
         self._members: list[SinkTransaction] = []  # those that commit next; only the last one may have changes
@@ -80,18 +77,28 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
         with self._database.starting(where):
             ensure_usable(self._database.path, where)
         self._central.check_claim(topology, epoch)
-        self._workers = [ThreadPoolExecutor(1, f"{self._table.name} {each}") for each in range(len(self._shards))]
-        self._each(lambda shard: shard.recover(topology, epoch))
-        is_timed = self._shards[0].is_timed
-        tables = [evolve(shard_table(self._table, each), timed=is_timed) for each in range(len(self._shards))]
-        places = [ShardPlace(*each) for each in zip(itertools.count(), self._paths, tables)]
-        self._central.script = ShardsView(self._table, places).script
+        self._threads.start(self._table.name)
+        self._threads.each(lambda shard: shard.recover(topology, epoch))
+        self._central.script = self._script()
         token = self._central.recover(topology, epoch)
         for shard in self._shards:
             check_ahead(token, shard, where)
         database = ShardedDatabase(self._database.path, table=self._table.name, shards=len(self._shards))
         self._reader = ShardedTableReader.of_table(database, self._table)
         return token
+
+    @property
+    def _shards(self) -> Sequence[SQLMapState]:
+        return self._threads.shards
+
+    def _script(self) -> str:
+        """Return the script for readers; the shards have recovered."""
+        paths = shard_paths(self._database.path, self._table.name, len(self._shards))
+        tables = [
+            evolve(shard_table(self._table, number), timed=shard.is_timed) for number, shard in enumerate(self._shards)
+        ]
+        places = [ShardPlace(*each) for each in zip(range(len(paths)), paths, tables, strict=True)]
+        return ShardsView(self._table, places).script
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -112,17 +119,16 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
     def commit_group(self) -> None:
         """Commit in all shards, side by side, then in the central file."""
         opened = self._opened()
-        self._settle()
+        self._threads.settle()
         if self._replaces:
             self._central.roll_back(self._members[0])
-        self._each(lambda shard: shard.commit_group(), opened)
+        self._threads.each(lambda shard: shard.commit_group(), opened)
         self._central.advance(self._members)
         self._members, self._open, self._has_changed = [], None, False
 
     def rollback(self) -> None:
         """Roll the shards back that have not committed; those that have will undo it in the next attempt."""
-        wait(self._writes)
-        self._writes = []
+        self._threads.abandon()
         self._members, self._has_changed = [], False
         self._close_shards()
 
@@ -143,7 +149,7 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
             raise StateError(f"{self._central.shown} changes only between begin_group and commit_group")
         if self._open is None:
             self._open = [True] * len(self._shards)  # so that they are closed if one can't be opened
-            self._open = self._each(self._begin)
+            self._open = self._threads.each(self._begin)
         return self._open
 
     def _begin(self, shard: SQLMapState) -> bool:
@@ -156,8 +162,8 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
         return bool(due)
 
     def _close_shards(self) -> None:
-        if self._open is not None and self._workers:
-            self._each(lambda shard: shard.rollback())
+        if self._open is not None:
+            self._threads.each(lambda shard: shard.rollback())
         self._open = None
 
     # --- values -------------------------------------------------------------------------------------------------------
@@ -167,9 +173,9 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
         if not self._members or threading.get_ident() != self._thread:
             return self._committed().multi_get(keys)
         self._opened()
-        self._settle()
+        self._threads.settle()
         parts = self._parts(encode_keys(keys))
-        found = self._each_part(parts, lambda shard, places: shard.multi_get([keys[place] for place in places]))
+        found = self._threads.each_with(parts, lambda shard, places: shard.multi_get([keys[place] for place in places]))
         return gathered([*zip(parts, found, strict=True)], len(keys))
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
@@ -220,36 +226,32 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
     def _write(
         self, texts: Sequence[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None = None
     ) -> None:
-        """Let each shard write its keys. Meanwhile, the caller prepares the next rows; the commit waits for all of them.
+        """Let each shard write its keys. The caller prepares the next rows meanwhile; the commit waits for all of them.
 
         A shard that has the transaction already writes nothing.
         """
         opened = self._opened()
-        self._settle()
+        self._threads.settle()
         self._has_changed = self._has_changed or bool(texts)
         rows: list[list[tuple[str, Key, Any]]] = [[] for _ in self._shards]
         for number, row in zip(numbers_of_texts(texts, len(rows)), zip(texts, keys, values, strict=True), strict=True):
             rows[number].append(row)
-        for worker, shard, its, is_due in zip(self._workers, self._shards, rows, opened, strict=True):
-            if its and is_due:
+        for number, its in enumerate(rows):
+            if its and opened[number]:
                 its_texts, its_keys, its_values = zip(*its, strict=True)
-                self._writes.append(worker.submit(shard.write_rows, its_texts, its_keys, its_values, merge))
+                self._threads.begin(number, partial(_written, its_texts, its_keys, its_values, merge))
         if self._members[0].attempt.is_trial:  # which never commits, so nothing else would wait
-            self._settle()
+            self._threads.settle()
 
     def close(self) -> None:
         self.rollback()
-        for worker in self._workers:
-            worker.shutdown()
-        self._workers = []
+        self._threads.close()
         for shard in self._shards:
             shard.close()
         self._central.close()
         if self._reader is not None:
             self._reader.close()
         self._reader = None
-
-    # --- threads ------------------------------------------------------------------------------------------------------
 
     def _parts(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the positions of the keys of each shard."""
@@ -258,29 +260,11 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
             parts[number].append(place)
         return parts
 
-    def _each(self, call: Callable[[SQLMapState], R], wanted: Sequence[bool] | None = None) -> list[R]:
-        """Call ``call`` for the shards that are wanted, each on its thread; wait until all have ended.
 
-        If some raise, the error of the first one is raised.
-        """
-        chosen = wanted or [True] * len(self._shards)
-        pairs = zip(self._workers, self._shards, chosen, strict=True)
-        return _ended([worker.submit(call, shard) for worker, shard, is_wanted in pairs if is_wanted])
-
-    def _each_part(self, parts: Sequence[list[int]], call: Callable[[SQLMapState, list[int]], R]) -> list[R]:
-        """Call ``call`` for each shard with its part; see `_each`."""
-        pairs = zip(self._workers, self._shards, parts, strict=True)
-        return _ended([worker.submit(call, shard, part) for worker, shard, part in pairs])
-
-    def _settle(self) -> None:
-        """Wait for the writes that run, and raise their first error."""
-        writes, self._writes = self._writes, []
-        _ended(writes)
-
-
-def _ended(futures: Sequence[Future[R]]) -> list[R]:
-    wait(futures)
-    return [future.result() for future in futures]
+def _written(
+    texts: Sequence[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None, shard: SQLMapState
+) -> None:
+    shard.write_rows(texts, keys, values, merge)
 
 
 def check_ahead(token: CommitToken | None, shard: SQLMapState, where: str) -> None:

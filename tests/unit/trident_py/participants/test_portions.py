@@ -15,6 +15,7 @@ from coordinators.values.attempt import TransactionAttempt
 from trident_py import Count, SQLiteState, TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
+from trident_py.interfaces.states import ITupleCollection
 from trident_py.participants.states import PORTION_ROWS, AggregateParticipant, in_key_order, portions
 from trident_py.rows.schema import schema_of
 
@@ -72,4 +73,5 @@ def test_all_portions_are_one_transaction(tmp_path: Path) -> None:
             tx = SinkTransaction(TransactionKey(identity.uuid, 1, txid), TransactionAttempt(txid, 0), 1)
             change = pa.table({"word": words, "count": [txid] * ROWS})
             participant.commit_group([(tx, change)])
-        assert sorted(state.get_tuples()) == sorted((word, 3) for word in words)
+        assert isinstance(state, ITupleCollection)
+        assert {tuple(row) for row in state.get_tuples()} == {(word, 3) for word in words}

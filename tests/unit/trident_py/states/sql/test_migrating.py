@@ -59,6 +59,7 @@ def opened(
     *keys, value = schema_of(fields).fields
     made = factory(url, table, ttl).for_fields(StructType(keys), value)
     state = made.make_state(TridentConfig(), Metrics(), 0, 1)
+    assert isinstance(state, SQLMapState)
     if migration is not None:
         state.plan_migration(migration)
     try:

@@ -31,7 +31,7 @@ from trident_py.states.sql import sharded_state
 from trident_py.states.sql.central_token import CentralToken
 from trident_py.states.sql.dialect import Connection
 from trident_py.states.sql.sharded_reading import ShardsView
-from trident_py.states.sql.sharded_state import ShardedSQLMapState, shard_path
+from trident_py.states.sql.sharded_state import ShardedSQLMapState, shard_paths
 from trident_py.states.sql.sqlite_database import SQLITE, SQLiteDatabase, SQLiteLink
 from trident_py.states.sql.table import Table
 
@@ -89,7 +89,7 @@ class FaultyDatabase(SQLiteDatabase):
 
 
 TABLE = Table.of(SQLITE, "counts", schema_of("word string"), schema_of("count bigint").fields[0])
-CENTRAL, *FILES = "s.db", *(shard_path(Path("s.db"), "counts", number).name for number in range(SHARDS))
+CENTRAL, *FILES = "s.db", *(path.name for path in shard_paths(Path("s.db"), "counts", SHARDS))
 WORDS = [f"w{number}" for number in range(8)]
 FIRST, SECOND = (
     [word for word in WORDS if numbers_of_texts(encode_keys([(word,)]), SHARDS) == [number]] for number in range(SHARDS)
@@ -408,12 +408,12 @@ class CentralFirst(ShardedSQLMapState):
     """Makes a transaction the central token before the shards have it."""
 
     def commit_group(self) -> None:
-        self._settle()
+        self._threads.settle()
         opened = self._opened()
         if self._replaces:
             self._central.roll_back(self._members[0])
         self._central.advance(self._members)
-        self._each(lambda shard: shard.commit_group(), opened)
+        self._threads.each(lambda shard: shard.commit_group(), opened)
         self._members, self._open, self._has_changed = [], None, False
 
 
@@ -421,9 +421,9 @@ class Incomplete(ShardedSQLMapState):
     """Makes a transaction the central token if some shard has it."""
 
     def commit_group(self) -> None:
-        self._settle()
+        self._threads.settle()
         with suppress(StoreBusyException):
-            self._each(lambda shard: shard.commit_group(), self._opened())
+            self._threads.each(lambda shard: shard.commit_group(), self._opened())
         self._central.advance(self._members)
         self._members, self._open, self._has_changed = [], None, False
 

@@ -47,6 +47,7 @@ def opened(
     fields = schema_of(keys) if keys else StructType([])
     factory = SQLiteState(path, table=table).for_fields(fields, schema_of(value).fields[0])
     state = factory.make_state(TridentConfig(), Metrics(), 0, 1)
+    assert isinstance(state, SQLMapState)
     try:
         yield state
     finally:
