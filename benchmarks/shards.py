@@ -1,4 +1,4 @@
-"""Many keys a batch into SQLite files: one file, or shards, beside bare Spark.
+"""Many keys a batch into SQLite files: one file, or shards, and bare Spark.
 
     python -m benchmarks.shards [--sizes full] [--out DIR]
 
@@ -30,7 +30,7 @@ TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 
 @define
 class Timed:
-    """A competitor whose turns are also timed by the processors.
+    """A competitor, with the processor time of its turns.
 
     Attributes:
         turn: returns seconds by the clock.

@@ -78,6 +78,7 @@ class ForgetfulState(PostgresState):
 
     def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> Forgetful:
         made = super().make_state(conf, metrics, partition_index, num_partitions)
+        assert isinstance(made, TaskedSQLMapState)
         state = Forgetful(made._database, made._table)
         state.commits = self.commits
         return state

@@ -47,7 +47,7 @@ class Crash(BaseException):
 
 @define
 class Faults:
-    """What happens to the transactions of each file: how many may still commit, and what comes before one begins."""
+    """Faults of transactions by file: the number that may still commit, and a call before the next one begins."""
 
     error: BaseException = field(factory=Crash)
     allowed: dict[str, int] = field(factory=dict)
@@ -65,7 +65,7 @@ class Faults:
 
 
 class FaultyLink(SQLiteLink):
-    """A connection that fails as it is told."""
+    """A connection with faults."""
 
     faults: Faults
 
@@ -99,7 +99,7 @@ FIRST, SECOND = (
 ONE: Changes = {FIRST[0]: 1, SECOND[0]: 1, FIRST[1]: 5, SECOND[1]: 5}
 TWO: Changes = {FIRST[0]: 10, SECOND[0]: 10, FIRST[1]: REMOVE, SECOND[1]: REMOVE, FIRST[2]: 1, SECOND[2]: 1}
 AGAIN: Changes = {FIRST[0]: 20, SECOND[0]: 20, SECOND[2]: 7}
-"""What a replay of the second transaction has, whose rows may be others."""
+"""The change of the second transaction when it comes again: its rows may differ."""
 THREE: Changes = {FIRST[0]: 100, SECOND[0]: 100, FIRST[1]: 1, SECOND[1]: 1}
 
 
@@ -160,7 +160,7 @@ def script(at: Path) -> str:
 
 
 def seen(at: Path) -> dict[str, int]:
-    """What another client sees."""
+    """Return the values that another client sees."""
     with closing(sqlite3.connect(at / CENTRAL)) as client:
         client.executescript(script(at))
         return dict(client.execute("SELECT word, count FROM counts").fetchall())
@@ -193,7 +193,7 @@ REPLACING: list[Fault] = [{CENTRAL: 0}, *({**each, CENTRAL: 1} for each in COMMI
 
 @frozen
 class Run:
-    """What happens until the second leader is gone, in each its own way.
+    """The lives of two leaders.
 
     Attributes:
         committed: whether the first leader commits the second transaction before it comes again.
