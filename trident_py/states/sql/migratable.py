@@ -47,6 +47,11 @@ class MigratableTable(FencedTable):
         self._migration = migration
 
     @property
+    def is_timed(self) -> bool:
+        """Whether its rows have write times; known after it recovered."""
+        return self._table.timed
+
+    @property
     def is_behind(self) -> bool:
         """Whether the stored table has another name or other fields than declared; then nothing but `migrate` works."""
         return self.stored_before is not None

@@ -53,11 +53,6 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
         self._checked: object | None = None
         self._found: FoundTable | None = None
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether its rows have write times; known after it recovered."""
-        return self._table.timed
-
     def _claim(self, connection: Connection, fence: Fence, found: StateHeader | None, *, exists: bool) -> StateHeader:
         self._table = table = evolve(self._table, schema=self._headers.schema)
         claim = StateHeader(fence, self._owner, table.columns)
