@@ -34,18 +34,6 @@ def sqlite(directory: Path) -> Report:
     return _counted(SQLiteState(path, table="counts"), read)
 
 
-def sqlite_shards(directory: Path) -> Report:
-    """Two files beside a central one."""
-    path = directory / "counts.db"
-
-    def read() -> Sequence[Sequence[Any]]:
-        with closing(sqlite_client.connect(path)) as client:
-            client.executescript(client.execute("SELECT script FROM _counts_shards").fetchone()[0])
-            return client.execute(QUERY).fetchall()
-
-    return _counted(SQLiteState(path, table="counts", shards=2), read)
-
-
 def postgres(directory: Path) -> Report:
     """A table of a server."""
     with postgres_in(directory) as dsn:
