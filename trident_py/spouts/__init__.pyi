@@ -16,6 +16,7 @@ from trident_py.spouts.adapting import IRichSpout as IRichSpout
 from trident_py.spouts.adapting import SpoutOutputCollector as SpoutOutputCollector
 from trident_py.spouts.data_source import DataSourceSpout as DataSourceSpout
 from trident_py.spouts.dataframe import DataFrameSpout as DataFrameSpout
+from trident_py.spouts.delta.spout import DeltaSnapshotSpout as DeltaSnapshotSpout
 from trident_py.spouts.delta.spout import DeltaSpout as DeltaSpout
 from trident_py.spouts.feeder import FeederBatchSpout as FeederBatchSpout
 from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout

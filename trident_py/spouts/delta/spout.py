@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import Factory, define, field
 
 from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.batch_coordinator import BatchCoordinator
 from coordinators.values.canonical import Json
 from trident_py.errors import ConfigError, FailedException, SpoutError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
@@ -84,7 +85,9 @@ class DeltaSpout(ITridentSpout[Range]):
         """Return the address of the table; the table's id detects another table there."""
         return {"table": self._log.storage.uri}
 
-    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DataFrameCoordinator:
+    def get_coordinator(
+        self, tx_state_id: str, conf: TridentConfig, context: TopologyContext
+    ) -> BatchCoordinator[Range]:
         """Return a coordinator that looks for new versions."""
         versions = Versions(tx_state_id, self._log)
         start: Json = None if self._start_version is None else versions.offset(self._start_version - 1)
@@ -95,6 +98,51 @@ class DeltaSpout(ITridentSpout[Range]):
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> DeltaEmitter:
         """Return an emitter that reads the files of a range."""
         return DeltaEmitter(tx_state_id, self._log, schema_of(self.output_schema))
+
+
+class DeltaSnapshotSpout(DeltaSpout):
+    """Emits all rows of a Delta table in each batch, as of one version: for a join with a table that changes.
+
+    The newest version is pinned in the definition of a batch before anything is emitted. So each attempt has the same
+    rows, even if the table changes meanwhile. It starts no batch by itself: it takes part in those of the other spouts
+    of the topology. `docs/how-to/delta.md` has an example.
+
+    The rows are read again for each batch. If a vacuum removes the files of a version that a batch still needs, the
+    topology stops and names the file.
+
+    Args:
+        uri: as for `DeltaSpout`.
+        storage_options: as for `DeltaSpout`.
+
+    Raises:
+        TopologyError: there is no such table, or an argument can't work.
+        ConfigError: ``deltalake`` is not installed.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], *, storage_options: Mapping[str, str] | None = None) -> None:
+        super().__init__(uri, storage_options=storage_options)
+
+    def __repr__(self) -> str:
+        return f"DeltaSnapshotSpout({self._log.storage.uri!r})"
+
+    def get_coordinator(
+        self, tx_state_id: str, conf: TridentConfig, context: TopologyContext
+    ) -> BatchCoordinator[Range]:
+        """Return a coordinator that pins the newest version."""
+        return PinnedVersions(Versions(tx_state_id, self._log))
+
+
+@define
+class PinnedVersions(BatchCoordinator[Range]):
+    """Defines each batch as all rows of the newest version."""
+
+    versions: Versions
+
+    def is_ready(self, txid: int) -> bool:
+        return False
+
+    def initialize_transaction(self, txid: int, prev_metadata: Range | None, curr_metadata: Range | None) -> Range:
+        return curr_metadata or {"start": None, "end": self.versions.latest()}
 
 
 @define

@@ -16,9 +16,11 @@ from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.transaction import AddAction
 
 from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import json_copy
 from tests.unit.trident_py.sinks.delta.tables import Leader
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector
-from trident_py import DeltaSpout, FailedException, SpoutError, TopologyError
+from trident_py import DeltaSnapshotSpout, DeltaSpout, FailedException, SpoutError, TopologyError
+from trident_py.spouts.dataframe import DataFrameCoordinator
 from trident_py.spouts.delta import spout as module
 
 
@@ -30,7 +32,9 @@ class Run:
     ranges: list[Any]
 
     def __attrs_post_init__(self) -> None:
-        self.coordinator = evolve(self.spout.get_coordinator("events", CONF, CONTEXT), clock=lambda: 0.0)
+        self.coordinator = self.spout.get_coordinator("events", CONF, CONTEXT)
+        if isinstance(self.coordinator, DataFrameCoordinator):
+            self.coordinator = evolve(self.coordinator, clock=lambda: 0.0)
         if self.ranges:
             self.coordinator.restore(self.coordinator.moved(self.ranges[-1]))
 
@@ -295,3 +299,28 @@ def test_a_file_with_other_types_than_were_declared_stops_by_name(
     add_file(tmp_path, written)
     with pytest.raises(SpoutError, match=message):
         begun.batches()
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def test_each_batch_has_all_rows_of_the_version_that_its_definition_has_pinned(tmp_path: Path) -> None:
+    append(tmp_path / "t", 1, 2)
+    spout = DeltaSnapshotSpout(tmp_path / "t")
+    made = Run(spout, [])
+    assert not made.coordinator.is_ready(1), "it starts no batch by itself"
+    first = json_copy(made.coordinator.initialize_transaction(1, None, None))
+    write_deltalake(tmp_path / "t", pa.table({"n": pa.array([7], pa.int64())}), mode="overwrite")
+    second = json_copy(made.coordinator.initialize_transaction(2, first, None))
+    assert made.coordinator.initialize_transaction(1, None, first) == first
+    assert [made.rows(each) for each in (first, second, first)] == [[(1,), (2,)], [(7,)], [(1,), (2,)]]
+
+
+def test_a_version_that_a_vacuum_has_removed_and_a_replay_needs_is_named(tmp_path: Path) -> None:
+    append(tmp_path / "t", 1)
+    made = Run(DeltaSnapshotSpout(tmp_path / "t"), [])
+    first = json_copy(made.coordinator.initialize_transaction(1, None, None))
+    write_deltalake(tmp_path / "t", pa.table({"n": pa.array([7], pa.int64())}), mode="overwrite")
+    DeltaTable(tmp_path / "t").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(SpoutError, match="is gone, before it was read: a vacuum"):
+        made.rows(first)
