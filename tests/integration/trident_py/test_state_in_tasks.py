@@ -137,7 +137,7 @@ def test_an_updater_in_tasks_is_called_for_each_partition_with_the_keys_that_the
         assert len(set(shard_numbers([[word] for word in called.split()], 3))) == 1
 
 
-@pytest.mark.parametrize("fails", ["raises", pytest.param("hangs", marks=pytest.mark.long)])
+@pytest.mark.parametrize("fails", ["raises", pytest.param("hangs", marks=pytest.mark.slow)])
 def test_an_updater_that_raises_or_hangs_in_a_task_fails_only_its_attempt(
     fails: str, spark: SparkSession, config: TridentConfig, postgres: str, tmp_path: Path
 ) -> None:
