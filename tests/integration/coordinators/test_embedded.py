@@ -179,6 +179,7 @@ def test_a_killed_server_is_started_again_on_the_same_data_and_port_and_its_lead
         store.close()
 
 
+@pytest.mark.slow
 def test_a_server_whose_supervisor_was_killed_serves_its_users_and_is_replaced_by_the_next(directory: Path) -> None:
     with EmbeddedZooKeeper.running(directory) as server:
         store = lead("wordcount", hosts=server.hosts, session_timeout=60.0)

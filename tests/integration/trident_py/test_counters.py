@@ -157,7 +157,7 @@ def forked(*batches: Sequence[int]) -> TridentTopology:
     return topology
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_function_that_several_branches_run_over_the_same_rows_counts_once(spark: SparkSession) -> None:
     topology = forked(range(LARGE), range(LARGE))
     assert run(topology, spark, max_spout_pending=2) == [{"checked": LARGE, "reduced": LARGE}] * 2

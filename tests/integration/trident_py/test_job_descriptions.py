@@ -37,7 +37,7 @@ print(json.dumps(json.load(urlopen(base))))
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.local
 def test_jobs_are_described_by_topology_transactions_and_output(tmp_path: Path) -> None:

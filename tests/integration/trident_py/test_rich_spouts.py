@@ -80,7 +80,7 @@ def counts(at: Path) -> dict[str, int]:
         return dict(database.execute("SELECT message, count FROM counts"))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_t5_b9_after_a_kill_every_message_is_there_and_only_those_are_twice_whose_ack_was_lost(
     spark: SparkSession, zookeeper: str, tmp_path: Path
 ) -> None:

@@ -120,6 +120,6 @@ assert spark.range(3).count() == 3
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_users_session_outlives_a_topology_also_after_one_that_was_built(tmp_path: Path) -> None:
     ran(USERS, tmp_path)
