@@ -83,12 +83,7 @@ class Course:
         topology = TridentTopology("benchmark")
         hand = self.work.declare(topology, SQLiteState(database, table="totals", shards=self.shards))
         with topology.start(evolve(self.stage.config(pending), **settings), spark=self.spark) as query:
-            hand.first()
-            query.process_all_available()
-            started = time.perf_counter()
-            hand.rest()
-            query.process_all_available()
-            seconds = time.perf_counter() - started
+            seconds = hand.seconds(query)
             committed = (query.last_progress or {})["txid"]
         assert committed == len(self.work.inputs.files), f"{committed} transactions"
         self._check(total(database, "totals", self.work.column))

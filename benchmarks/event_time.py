@@ -14,8 +14,7 @@ rows of as many milliseconds, and the watermark is five seconds behind.
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -29,8 +28,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from benchmarks.command import run_part
 from benchmarks.competitors import OURS, STREAMING, Laps
 from benchmarks.feed import FeedSpout
-from benchmarks.parts import Part, Table
-from benchmarks.rounds import Measured, race
+from benchmarks.parts import Part
+from benchmarks.rates import rates
+from benchmarks.rounds import race
 from benchmarks.sizes import Sizes
 from benchmarks.stage import LARGE, Stage
 from benchmarks.totals import Totals, total
@@ -63,7 +63,7 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
     title = f"sums of {sizes.window_keys:,} keys in windows by event time, {inputs.rows:,} rows a batch"
     ours = {"windows_vs_streaming": results[OURS], "windows_with_late_rows_vs_streaming": results[LATE_ROWS]}
     return Part(
-        tables=[table(title, inputs, results)],
+        tables=[rates(title, inputs, results, STREAMING)],
         numbers={name: result.ratio for name, result in ours.items()},
         spread={name: result.ratio_spread for name, result in ours.items()},
     )
@@ -121,12 +121,7 @@ class Windows:
         if reads_late:
             fired.late_rows().name("late").write_to(SQLSink(f"sqlite:///{scratch / 'late.db'}", "late"))
         with topology.start(self.stage.config(None), spark=self.spark) as query:
-            hand.first()
-            query.process_all_available()
-            started = time.perf_counter()
-            hand.rest()
-            query.process_all_available()
-            seconds = time.perf_counter() - started
+            seconds = hand.seconds(query)
         self._check(total(scratch / "totals.db", "totals", "amount"), behind=0)
         return seconds
 
@@ -161,24 +156,6 @@ class Windows:
         end = (newest - DELAY_SECONDS * 1_000_000) // window * window
         expected = max(0, (end - START_MICROS) // MICROS_A_ROW)
         assert found in (expected, expected or None), f"{found} instead of {expected}"
-
-
-def table(title: str, inputs: Inputs, results: Mapping[str, Measured]) -> Table:
-    """Who did how much."""
-    rows = inputs.timed * inputs.rows
-    return Table(
-        title,
-        [
-            {
-                "": name,
-                "rows/s": rows / result.median,
-                "ms a batch": 1000 * result.median / inputs.timed,
-                f"× {STREAMING}": result.ratio,
-                "spread": result.spread,
-            }
-            for name, result in results.items()
-        ],
-    )
 
 
 def main(argv: list[str] | None = None) -> int:

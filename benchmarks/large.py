@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks.command import run_part
 from benchmarks.competitors import BARE, LOOP, OURS, STREAMING, Course, with_pending
-from benchmarks.parts import Cell, Part, Table
+from benchmarks.parts import Part
 from benchmarks.passing import Passing
+from benchmarks.rates import rates
 from benchmarks.rounds import Measured, race
 from benchmarks.sizes import Sizes
 from benchmarks.stage import LARGE, Stage
@@ -41,7 +42,7 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
             log.info("large: %s …", title)
             results = race(competitors, sizes.rounds, BARE)
             parts[name] = Part(
-                tables=[table(title, inputs, results)],
+                tables=[rates(title, inputs, results, BARE, LOOP, STREAMING)],
                 numbers=numbers(name, results, sizes),
                 spread=spread(name, results, sizes),
             )
@@ -84,23 +85,6 @@ def word_counts(size: str, lines: Inputs, stage: Stage, sizes: Sizes, spark: Spa
         title = f"word count into SQLite, {sizes.lines:,} lines a batch, {functions}"
         found[f"{size}_{name}"] = title, lines, Course(stage, spark, kind(lines)).competitors(sizes.pending)
     return found
-
-
-def table(title: str, inputs: Inputs, results: Mapping[str, Measured]) -> Table:
-    """Who did how much, and how that compares."""
-    rows = inputs.timed * inputs.rows
-
-    def row(name: str, result: Measured) -> dict[str, Cell]:
-        against = {f"× {base}": result.over(results[base]).ratio for base in (BARE, LOOP, STREAMING) if base in results}
-        return {
-            "": name,
-            "rows/s": rows / result.median,
-            "ms a batch": 1000 * result.median / inputs.timed,
-            **against,
-            "spread": result.spread,
-        }
-
-    return Table(title, [row(name, result) for name, result in results.items()])
 
 
 def ratios(name: str, results: Mapping[str, Measured], sizes: Sizes) -> Iterator[tuple[str, Measured]]:

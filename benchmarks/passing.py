@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,12 +67,7 @@ class Passing:
         topology = TridentTopology("benchmark")
         topology.new_stream("lines", FeedSpout(hand.feed, "value string", work.emit)).write_to(Directories(out))
         with topology.start(self.stage.config(pending), spark=self.spark) as query:
-            hand.first()
-            query.process_all_available()
-            started = time.perf_counter()
-            hand.rest()
-            query.process_all_available()
-            seconds = time.perf_counter() - started
+            seconds = hand.seconds(query)
         assert len(list((out / "data").iterdir())) == len(self.inputs.files)
         return seconds
 

@@ -12,26 +12,24 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psycopg
-import pyarrow as pa
-import pyarrow.parquet as pq
 from attrs import frozen
 from pyspark.sql import SparkSession
 
 from benchmarks.command import run_part
 from benchmarks.feed import FeedSpout
-from benchmarks.parts import Part, Table
-from benchmarks.rounds import Measured, race
+from benchmarks.parts import Part
+from benchmarks.rates import rates
+from benchmarks.rounds import race
 from benchmarks.sizes import Sizes
 from benchmarks.stage import LARGE, Stage
-from benchmarks.workloads import FeedHand, Inputs
+from benchmarks.workloads import FeedHand, Inputs, updates
 from tests.servers.postgresql import NoServerError, PostgresServer
 from trident_py import PostgresState, TridentCollector, TridentTopology
 from trident_py.rows.schema import schema_of
@@ -58,24 +56,19 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
             return Part(notes=[f"a state in tasks was not measured: {error}"])
         spark = opened.enter_context(stage.session(LARGE))
         far = opened.enter_context(delayed(server.port))
-        course = Placements(stage, spark, updates(stage.scratch("updates"), sizes), server)
+        inputs = updates(stage.scratch("updates"), sizes.files, sizes.placement_rows, sizes.keys, sizes.warm_up)
+        course = Placements(stage, spark, inputs, server)
         near = race(course.competitors(server.port), sizes.rounds, DRIVER)
         away = race(course.competitors(far), sizes.rounds, DRIVER)
+    title = f"an updater of keys in PostgreSQL, {inputs.rows:,} rows a batch, {{}}"
     return Part(
-        tables=[table("a server nearby", course.inputs, near), table("a server 5 ms away", course.inputs, away)],
+        tables=[
+            rates(title.format("a server nearby"), inputs, near, DRIVER),
+            rates(title.format("one 5 ms away"), inputs, away, DRIVER),
+        ],
         numbers={"tasks_vs_driver": near["2 tasks"].ratio, "far_tasks_vs_driver": away["4 tasks"].ratio},
         spread={"tasks_vs_driver": near["2 tasks"].ratio_spread, "far_tasks_vs_driver": away["4 tasks"].ratio_spread},
     )
-
-
-def updates(directory: Path, sizes: Sizes) -> Inputs:
-    """Parquet files of random keys."""
-    chance, rows = np.random.default_rng(1), sizes.placement_rows
-    paths = [directory / f"{number:05}.parquet" for number in range(sizes.files + sizes.warm_up)]
-    for path in paths:
-        keys = chance.integers(0, sizes.keys, rows)
-        pq.write_table(pa.table({"key": keys, "amount": np.ones(rows, dtype=np.int64)}), path)
-    return Inputs(tuple(paths), sizes.warm_up, rows, len(paths) * rows)
 
 
 @contextmanager
@@ -161,12 +154,7 @@ class Placements:
         rows = topology.new_stream("updates", FeedSpout(hand.feed, FIELDS, self._emit))
         rows.partition_by("key").parallelism_hint(parts).partition_persist(state, Adding(), ["key", "amount"])
         with topology.start(self.stage.config(None), spark=self.spark) as query:
-            hand.first()
-            query.process_all_available()
-            started = time.perf_counter()
-            hand.rest()
-            query.process_all_available()
-            seconds = time.perf_counter() - started
+            seconds = hand.seconds(query)
         with psycopg.connect(self.server.dsn(name)) as connection:
             found = connection.execute("SELECT sum(total) FROM totals").fetchone()
         assert found == (self.inputs.total,), found
@@ -174,24 +162,6 @@ class Placements:
 
     def _emit(self, spark: SparkSession, txid: int, path: Path, collector: TridentCollector) -> None:
         collector.emit_dataframe(spark.read.schema(FIELDS).parquet(str(path)))
-
-
-def table(where: str, inputs: Inputs, results: Mapping[str, Measured]) -> Table:
-    """Who did how much."""
-    rows = inputs.timed * inputs.rows
-    return Table(
-        f"an updater of keys in PostgreSQL, {inputs.rows:,} rows a batch, {where}",
-        [
-            {
-                "": name,
-                "rows/s": rows / result.median,
-                "ms a batch": 1000 * result.median / inputs.timed,
-                f"× {DRIVER}": result.ratio,
-                "spread": result.spread,
-            }
-            for name, result in results.items()
-        ],
-    )
 
 
 def main(argv: list[str] | None = None) -> int:

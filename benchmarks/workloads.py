@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from trident_py import (
     TopologyContext,
     TridentCollector,
     TridentConfig,
+    TridentQuery,
     TridentTopology,
 )
 
@@ -132,6 +134,15 @@ class Hand(ABC):
     @abstractmethod
     def rest(self) -> None:
         """All others."""
+
+    def seconds(self, query: TridentQuery) -> float:
+        """How long a running topology takes for all but the files of the warm-up."""
+        self.first()
+        query.process_all_available()
+        started = time.perf_counter()
+        self.rest()
+        query.process_all_available()
+        return time.perf_counter() - started
 
 
 @frozen

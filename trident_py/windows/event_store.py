@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 from attrs import field, frozen
@@ -123,7 +123,10 @@ class EventWindows(ABC, Generic[W]):
     Attributes:
         schema: the fields of the stored rows.
         timestamp: the field of them with the time of a row.
+        prefix: the beginning of the name of what is stored.
     """
+
+    prefix: ClassVar[str] = "event"
 
     window: W
     rules: Watermark
@@ -139,7 +142,7 @@ class EventWindows(ABC, Generic[W]):
     def value(self) -> StructField:
         """The value field of the state, named after the windows' kind and sizes, and a digest of the rows' fields."""
         fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
-        return value_field(f"event_{self.window.slug}", [fields, self.timestamp])
+        return value_field(f"{self.prefix}_{self.window.slug}", [fields, self.timestamp])
 
     def feed(self, state: RemovableMapState[bytes], rows: Sequence[TimedRow], now: int) -> Fed:
         """Add rows to windows, at the time of their transaction; iterate `Fed.fired` to the end.
@@ -278,12 +281,9 @@ class PartialEventWindows(DurationEventWindows):
         combine: returns the value of two.
     """
 
-    combine: Callable[[Any, Any], Any] = field(eq=False, repr=False)
+    prefix: ClassVar[str] = "event_partial"
 
-    @property
-    def value(self) -> StructField:
-        fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
-        return value_field(f"event_partial_{self.window.slug}", [fields, self.timestamp])
+    combine: Callable[[Any, Any], Any] = field(eq=False, repr=False)
 
     def _add(self, bins: Bins, rows: Sequence[TimedRow]) -> None:
         panes: dict[int, dict[str, Sequence[Any]]] = {}

@@ -15,18 +15,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from attrs import evolve, field, frozen
-from pyspark.sql.types import StructField
 
 from trident_py.interfaces.states import RemovableMapState
 from trident_py.rows.row import Row, row_class
 from trident_py.states.keys import decode_key, encode_key
 from trident_py.windows.bins import SEAL_BYTES, Bins, read_batch, write_batch
 from trident_py.windows.event_store import EventWindows, FiredWindow, TimedRow
-from trident_py.windows.window_store import value_field
 from trident_py.windows.windows import SessionWindow
 
 _PORTION_GROUPS = 100
@@ -248,12 +246,9 @@ class PartialSessions(SessionEventWindows):
         combine: returns the value of two.
     """
 
-    combine: Callable[[Any, Any], Any] = field(eq=False, repr=False)
+    prefix: ClassVar[str] = "event_partial"
 
-    @property
-    def value(self) -> StructField:
-        fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
-        return value_field(f"event_partial_{self.window.slug}", [fields, self.timestamp])
+    combine: Callable[[Any, Any], Any] = field(eq=False, repr=False)
 
     def _begun(self, rows: Sequence[TimedRow]) -> dict[str, list[_Session]]:
         found: dict[str, list[_Session]] = {}

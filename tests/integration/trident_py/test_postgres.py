@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve, field, frozen
+from attrs import evolve
 from pyspark.sql import DataFrame, SparkSession
 
 from coordinators.protocol.messages import FailureKind
+from tests.integration.trident_py.forgetful import ForgetfulState
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS, WORDS, fixed, word_count
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import opened, select, tables
@@ -19,15 +20,11 @@ from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py import (
     FileSpout,
     PostgresState,
-    SinkTransaction,
     TridentConfig,
     TridentTopology,
 )
-from trident_py.errors import StoreBusyException
-from trident_py.interfaces.context import Metrics
 from trident_py.operations import CombinerAggregator, Count, ReducerAggregator
 from trident_py.participants.states import StagedParticipant
-from trident_py.states.sql.staging import StagingSQLMapState
 from trident_py.worker.failures import TaskFailed, task_failures_told
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
@@ -171,30 +168,6 @@ def test_a_failed_first_attempt_of_a_batch_leaves_nothing(
     assert (tmp_path / "failed").exists()
     assert counts(postgres) == WORDS
     assert tables(postgres) == BOOKS
-
-
-class Forgetful(StagingSQLMapState):
-    """Commits the second transaction, and says that it didn't."""
-
-    commits: list[str]
-
-    def _commit(self, tx: SinkTransaction) -> None:
-        super()._commit(tx)
-        self.commits.append(str(tx.attempt))
-        if str(tx.attempt) == "2:0":
-            raise StoreBusyException("nobody knows")
-
-
-@frozen
-class ForgetfulState(PostgresState):
-    commits: list[str] = field(factory=list, kw_only=True, eq=False)
-
-    def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> Forgetful:
-        made = super().make_state(conf, metrics, partition_index, num_partitions)
-        assert isinstance(made, StagingSQLMapState)
-        state = Forgetful(made._database, made._table)
-        state.commits = self.commits
-        return state
 
 
 @pytest.mark.zookeeper

@@ -12,23 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from tests.integration.trident_py import tasked_program
 from tests.integration.trident_py.dying import run_over_kills
+from tests.integration.trident_py.forgetful import ForgetfulState
 from tests.integration.trident_py.tasked_program import Joining
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS
 from tests.unit.trident_py.states.sql.postgres_rows import select, tables
-from trident_py import FileSink, FixedBatchSpout, PostgresState, SinkTransaction, TridentConfig, TridentTopology
-from trident_py.errors import StoreBusyException
+from trident_py import FileSink, FixedBatchSpout, PostgresState, TridentConfig, TridentTopology
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.states import QueryFunction, ReadOnlyMapState, RemovableMapState, StateUpdater
 from trident_py.rows.schema import schema_of
 from trident_py.states.shards import shard_numbers
-from trident_py.states.sql.updating import TaskedSQLMapState
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.zookeeper]
 
@@ -58,30 +56,6 @@ def test_a_reducer_in_tasks_gets_each_row_once_in_order(
         query.process_all_available(PATIENCE_SECONDS)
     assert dict(select(postgres, "SELECT word, numbers FROM counts")) == EXPECTED
     assert tables(postgres) == BOOKS
-
-
-class Forgetful(TaskedSQLMapState):
-    """Commits the second transaction, and says that it didn't."""
-
-    commits: list[str]
-
-    def _commit(self, tx: SinkTransaction) -> None:
-        super()._commit(tx)
-        self.commits.append(str(tx.attempt))
-        if str(tx.attempt) == "2:0":
-            raise StoreBusyException("nobody knows")
-
-
-@frozen
-class ForgetfulState(PostgresState):
-    commits: list[str] = field(factory=list, kw_only=True, eq=False)
-
-    def make_state(self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int) -> Forgetful:
-        made = super().make_state(conf, metrics, partition_index, num_partitions)
-        assert isinstance(made, TaskedSQLMapState)
-        state = Forgetful(made._database, made._table)
-        state.commits = self.commits
-        return state
 
 
 def test_a_commit_by_tasks_that_happened_and_is_replayed_counts_once(

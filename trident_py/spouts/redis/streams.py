@@ -264,7 +264,7 @@ class StreamsCoordinator(CursorCoordinator[list[EntryRange]]):
             return [each for each in (self._range(self._client, stream) for stream in self.streams) if each]
 
     def _range(self, client: Redis, stream: str) -> EntryRange | None:
-        if client.exists(stream) == 0 and stream not in self._positions:
+        if stream not in self._positions and not client.exists(stream):
             return None
         position = self._positions.get(stream)
         begin = "-" if position is None else f"({position.upto}"

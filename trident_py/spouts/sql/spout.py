@@ -262,6 +262,5 @@ class TableEmitter(OpaquePartitionedEmitter[list[str], str, Json]):
         with database.explained(f"{self.where}, attempt {tx}"), link_of(database).transaction() as connection:
             for row in self.reading.rows(database, connection, scan):
                 collector.emit(row)
-        if scan.end.upto is None:
-            return {}
-        return {ROWS: scan.end.stored(self.reading.cursor)}
+        end = scan.end
+        return {} if end.upto is None else {ROWS: end.stored(self.reading.cursor)}

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.table import HEADERS, Headers, Table
 
-READ_MAX = 1_000
-"""The number of keys that one statement reads."""
-
 
 class CommittedValues(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
     """The committed values of a table, as a query in a task reads them."""
@@ -41,11 +38,8 @@ class CommittedValues(ReadOnlyState, ReadOnlyMapState[Any], ITupleCollection):
         self._table = table
 
     def multi_get(self, keys: Sequence[Key]) -> list[Any]:
-        table, texts, stored = self._table, encode_keys(keys), dict[str, Any]()
-        for first in range(0, len(texts), READ_MAX):
-            some = [table.dialect.listed(texts[first : first + READ_MAX]), *table.alive]
-            rows = self._connection.execute(table.read, some).fetchall()
-            stored.update((text, table.value.loaded(value)) for text, value in rows)
+        texts = encode_keys(keys)
+        stored = self._table.values(self._connection, texts)
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:

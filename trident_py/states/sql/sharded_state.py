@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from decimal import localcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from attrs import evolve
 
 from coordinators.values.errors import our_bug
 from trident_py.errors import StateError, StoreBusyException
-from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
+from trident_py.interfaces.operations import CombinerAggregator
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.interfaces.states import FencedState, ITupleCollection, Key, ValueUpdater
@@ -25,7 +24,7 @@ from trident_py.states.sql.local_files import check_local
 from trident_py.states.sql.shard_threads import ShardThreads
 from trident_py.states.sql.sharded_reading import ShardedDatabase, ShardedTableReader, ShardPlace, ShardsView
 from trident_py.states.sql.sqlite_database import SQLiteDatabase, ensure_usable
-from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState
+from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState, updated_values
 from trident_py.states.sql.table import Table
 
 
@@ -197,13 +196,8 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
         return [None if value is REMOVE else value for value in values]
 
     def _update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
-        texts, values = encode_keys(keys), list[Any]()
-        current = dict(zip(texts, self.multi_get(keys), strict=True))
-        with localcontext(EXACT_DECIMALS):
-            for text, updater in zip(texts, updaters, strict=True):
-                value = updater(current[text])
-                current[text] = None if value is REMOVE else value
-                values.append(value)
+        texts = encode_keys(keys)
+        values = updated_values(dict(zip(texts, self.multi_get(keys), strict=True)), texts, updaters)
         self._write(texts, keys, values)
         return values
 

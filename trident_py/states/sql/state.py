@@ -178,10 +178,10 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
         if self._open is not None and self._open[2] == threading.get_ident():
             self._write_merged()
             with self._database.explained(self._name):
-                stored = self._read(self._open[0], texts)
+                stored = self._table.values(self._open[0], texts)
         else:
             with self._reading() as connection:
-                stored = self._read(connection, texts)
+                stored = self._table.values(connection, texts)
         return [stored.get(text) for text in texts]
 
     def get_tuples(self) -> list[tuple[Any, ...]]:
@@ -258,27 +258,14 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
             self._alone_upto = self._group[-1].txid
             raise StoreBusyException(f"{error}; these transactions are tried again, one by one") from error
 
-    def _read(self, connection: Connection, texts: list[str]) -> dict[str, Any]:
-        loaded, listed = self._table.value.loaded, self._table.dialect.listed
-        found: dict[str, Any] = {}
-        for start in range(0, len(texts), CHUNK_ROWS):
-            some = [listed(texts[start : start + CHUNK_ROWS]), *self._table.alive]
-            rows = connection.execute(self._table.read, some)
-            found.update((text, loaded(value)) for text, value in rows.fetchall())
-        return found
-
     def _update(self, texts: list[str], keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
         connection, tx = self._in_transaction()
         values: list[Any] = []
         for start in range(0, len(texts), CHUNK_ROWS):
             part = slice(start, start + CHUNK_ROWS)
             with self.explained(tx):
-                current = self._read(connection, texts[part])
-            with localcontext(EXACT_DECIMALS):
-                for text, updater in zip(texts[part], updaters[part], strict=True):
-                    value = updater(current.get(text))
-                    current[text] = None if value is REMOVE else value
-                    values.append(value)
+                current = self._table.values(connection, texts[part])
+            values += updated_values(current, texts[part], updaters[part])
             self.write_rows(texts[part], keys[part], values[part])
         return [None if value is REMOVE else value for value in values]
 
@@ -323,6 +310,20 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
         if self._open is None:
             raise StateError(f"{self._name} changes only between begin_group and commit_group")
         return self._open[0], self._open[1]
+
+
+def updated_values(current: dict[str, Any], texts: Sequence[str], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
+    """Return the new value of each key, by its updater, or `REMOVE`; put the new values into ``current``.
+
+    A key may come several times: the next updater gets the value of the one before.
+    """
+    values: list[Any] = []
+    with localcontext(EXACT_DECIMALS):
+        for text, updater in zip(texts, updaters, strict=True):
+            value = updater(current.get(text))
+            current[text] = None if value is REMOVE else value
+            values.append(value)
+    return values
 
 
 KEYS_MAX = 1_000

@@ -18,6 +18,9 @@ from trident_py.states.sql.columns import TypedColumn, UnfitError, as_key, check
 from trident_py.states.sql.dialect import Connection, Dialect
 
 HEADERS = "_trident"
+READ_MAX = 1_000
+"""The number of keys that one statement reads."""
+
 TOKEN = ("txid", "epoch", "attempt_id", "group_first")
 
 
@@ -351,6 +354,16 @@ class Table(AnyTable):
         """SQL that finds key texts and values of keys that have not expired; bound are the key texts, then `alive`."""
         key, value = self._quoted("_key"), self._quoted(self.value.name)
         return f"SELECT {key}, {value} FROM {self.there} WHERE {key} {self.dialect.among}{self._is_alive}"
+
+    def values(self, connection: Connection, texts: Sequence[str]) -> dict[str, Any]:
+        """Return the values of the keys with these texts; a key without a row, or an expired one, is left out."""
+        found: dict[str, Any] = {}
+        for start in range(0, len(texts), READ_MAX):
+            some = [self.dialect.listed(list(texts[start : start + READ_MAX])), *self.alive]
+            found.update(
+                (text, self.value.loaded(value)) for text, value in connection.execute(self.read, some).fetchall()
+            )
+        return found
 
     @property
     def read_all(self) -> str:

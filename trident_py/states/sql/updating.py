@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from decimal import localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +13,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from trident_py.errors import StateError, StoreBusyException
-from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import Key, RemovableMapState, StateChange, TaskedState, TaskReader, ValueUpdater
@@ -26,8 +24,8 @@ from trident_py.states.sql.columns import naming_unfit
 from trident_py.states.sql.dialect import Connection, ending_at_refusals
 from trident_py.states.sql.reading import TableTaskReader
 from trident_py.states.sql.staging import StagingSQLMapState, StagingTask, link_of
-from trident_py.states.sql.state import CHUNK_ROWS, RemovedRows
-from trident_py.states.sql.table import TOKEN, Staging, Table
+from trident_py.states.sql.state import RemovedRows, updated_values
+from trident_py.states.sql.table import READ_MAX, TOKEN, Staging, Table
 from trident_py.worker.failures import by_state, telling
 
 UPDATES = "task bigint, rows bigint, removed bigint, token string"
@@ -55,8 +53,8 @@ class ValuesBefore:
         of, loaded, txid = self.table.dialect, self.table.value.loaded, self.txid
         since, upto = self.expiry.since or 0, -1 if self.expiry.upto is None else self.expiry.upto
         found: dict[str, Any] = {}
-        for first in range(0, len(texts), CHUNK_ROWS):
-            some = of.listed(list(texts[first : first + CHUNK_ROWS]))
+        for first in range(0, len(texts), READ_MAX):
+            some = of.listed(list(texts[first : first + READ_MAX]))
             here, gone = [txid, some, txid], [some, txid]
             if self.table.timed:
                 here, gone = [*here, txid, since, upto], [*gone, since, upto]
@@ -104,19 +102,16 @@ class TaskState(RemovableMapState[Any]):
         return self._values(encode_keys(keys))
 
     def multi_update(self, keys: Sequence[Key], updaters: Sequence[ValueUpdater[Any]]) -> list[Any]:
-        texts, values = encode_keys(keys), list[Any]()
-        current = dict(zip(texts, self._values(texts), strict=True))
-        with localcontext(EXACT_DECIMALS):
-            for text, key, updater in zip(texts, keys, updaters, strict=True):
-                value = updater(current[text])
-                self.changed[text] = key, value
-                current[text] = None if value is REMOVE else value
-                values.append(current[text])
-        return values
+        texts = encode_keys(keys)
+        values = updated_values(dict(zip(texts, self._values(texts), strict=True)), texts, updaters)
+        self._put(texts, keys, values)
+        return [None if value is REMOVE else value for value in values]
 
     def multi_put(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
-        for text, key, value in zip(encode_keys(keys), keys, values, strict=True):
-            self.changed[text] = key, value
+        self._put(encode_keys(keys), keys, values)
+
+    def _put(self, texts: Sequence[str], keys: Sequence[Key], values: Sequence[Any]) -> None:
+        self.changed.update((text, (key, value)) for text, key, value in zip(texts, keys, values, strict=True))
 
     def multi_remove(self, keys: Sequence[Key]) -> None:
         self.multi_put(keys, [REMOVE] * len(keys))
