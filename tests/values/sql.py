@@ -16,6 +16,7 @@ from attrs import define, field
 from pyspark.sql import types as t
 
 from coordinators.values.secret import Secret
+from tests.task_links import close_task_links
 from tests.transactions import begin
 from tests.unit.trident_py.states.sql.postgres_rows import staged_by
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
@@ -144,12 +145,6 @@ class SQLStore(Store):
         rows = sorted(selected(self.url, f"SELECT n, v FROM t{self._tables}"))  # noqa: S608
         return [plain(self.url, self._kind, value) for _, value in rows]
 
-    def close_links(self) -> None:
-        """Close what tasks have opened."""
-        for link in staging._links.values():
-            link.close()
-        staging._links.clear()
-
 
 class SinkStore(SQLStore):
     """`SQLSink`, into a table of its own."""
@@ -172,7 +167,7 @@ class SinkStore(SQLStore):
             raise
         finally:
             writer.close()
-            self.close_links()
+            close_task_links()
 
 
 @define
@@ -203,7 +198,7 @@ class StateStore(SQLStore):
             raise
         finally:
             state.close()
-            self.close_links()
+            close_task_links()
 
     def _commit(self, state: Any, tx: Any, rows: list[tuple[tuple[Any, ...], Any]], fields: str) -> None:
         reports = []

@@ -13,8 +13,8 @@ import psycopg
 import pymysql
 import pytest
 
+from tests.task_links import _no_links_left as _no_links_left
 from tests.unit.trident_py.sinks.sql.test_writer import Written
-from tests.unit.trident_py.sinks.sql.test_writer import _no_links_left as _no_links_left
 from tests.unit.trident_py.sinks.sql.test_writer import by_tasks as by_tasks
 from tests.unit.trident_py.states.sql.everywhere import select
 from tests.unit.trident_py.states.sql.everywhere import url as url

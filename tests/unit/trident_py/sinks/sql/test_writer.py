@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 
 from coordinators.values.secret import Secret
+from tests.task_links import _no_links_left as _no_links_left
 from tests.unit.trident_py.states.sql.everywhere import changed, select
 from tests.unit.trident_py.states.sql.everywhere import url as url
 from tests.unit.trident_py.states.sql.postgres_rows import staged_by
@@ -29,14 +30,6 @@ from trident_py.states.sql.staging import StagingTask
 
 FIELDS = "id bigint, word string"
 Rows = list[tuple[Any, ...]]
-
-
-@pytest.fixture(autouse=True)
-def _no_links_left() -> Iterator[None]:
-    yield
-    for link in staging._links.values():
-        link.close()
-    staging._links.clear()
 
 
 class Written:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -13,11 +13,11 @@ import pytest
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.secret import Secret
+from tests.task_links import _no_links_left as _no_links_left
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector
 from trident_py.errors import StateError, TopologyError
 from trident_py.spouts import SQLSpout
 from trident_py.spouts.sql.spout import ROWS
-from trident_py.states.sql import staging
 from trident_py.states.sql.databases import database_of
 
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -26,14 +26,6 @@ NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
 @pytest.fixture
 def sqlite(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'shop.db'}"
-
-
-@pytest.fixture(autouse=True)
-def _no_links_left() -> Iterator[None]:
-    yield
-    for link in staging._links.values():
-        link.close()
-    staging._links.clear()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "mysql"])

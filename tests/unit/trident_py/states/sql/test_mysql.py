@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from coordinators.values.secret import Secret
 from tests.servers.mariadb import PASSWORD, MariaDBServer
+from tests.task_links import _no_links_left as _no_links_left
 from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import commit, merge, stage
@@ -24,19 +25,10 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import CommitToken, TopologyKey
 from trident_py.rows.schema import schema_of
-from trident_py.states.sql import staging
 from trident_py.states.sql.mysql import MySQLDatabase, MySQLState
 from trident_py.states.sql.staging import StagingSQLMapState
 
 pytestmark = pytest.mark.mysql
-
-
-@pytest.fixture(autouse=True)
-def _no_links_left() -> Iterator[None]:
-    yield
-    for link in staging._links.values():
-        link.close()
-    staging._links.clear()
 
 
 @contextmanager

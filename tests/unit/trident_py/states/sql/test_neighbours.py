@@ -13,9 +13,9 @@ from attrs import evolve
 from pyspark.sql.types import StructType
 
 from coordinators.values.secret import Secret
+from tests.task_links import _no_links_left as _no_links_left
 from tests.transactions import begin
 from tests.unit.trident_py.sinks.sql.test_writer import Written
-from tests.unit.trident_py.sinks.sql.test_writer import _no_links_left as _no_links_left
 from tests.unit.trident_py.sinks.sql.test_writer import by_tasks as by_tasks
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.everywhere import changed, select

@@ -23,6 +23,7 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql.types import NullType, StringType, StructField
 
 from tests.servers.postgresql import PASSWORD
+from tests.task_links import _no_links_left as _no_links_left
 from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import (
@@ -51,14 +52,6 @@ from trident_py.states.sql.table import Table
 from trident_py.topology import TridentTopology
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture(autouse=True)
-def _no_links_left() -> Iterator[None]:
-    yield
-    for link in staging._links.values():
-        link.close()
-    staging._links.clear()
 
 
 WITHIN_MS = 60_000

@@ -14,6 +14,7 @@ from attrs import evolve
 
 from tests.servers.postgresql import PostgresServer
 from tests.servers.proxy import CommitProxy, commit_proxy, hang_up
+from tests.task_links import _no_links_left as _no_links_left
 from tests.transactions import begin
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.sql.postgres_rows import (
@@ -30,19 +31,10 @@ from tests.unit.trident_py.states.sql.postgres_rows import (
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import FencedError, StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken
-from trident_py.states.sql import staging
 from trident_py.states.sql.staging import StagingSQLMapState
 
 pytestmark = pytest.mark.postgres
 BOOKS = ["_counts_removed", "_trident", "counts"]
-
-
-@pytest.fixture(autouse=True)
-def _no_links_left() -> Iterator[None]:
-    yield
-    for link in staging._links.values():
-        link.close()
-    staging._links.clear()
 
 
 @pytest.fixture

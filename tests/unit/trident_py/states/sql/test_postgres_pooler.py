@@ -13,10 +13,10 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.servers.missing import lacks
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgresql import NoServerError, PostgresServer
+from tests.task_links import close_task_links
 from tests.unit.trident_py.states.sql.postgres_rows import commit, merge, opened, select, stage, tables
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import StateError
-from trident_py.states.sql import staging
 from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.postgres_client import Link, PooledError, Target
 
@@ -42,9 +42,7 @@ def pooled(postgres_server: PostgresServer, postgres: str) -> Iterator[Pooled]:
             return pooler.dsn(str(conninfo_to_dict(postgres)["dbname"]))
 
         yield start
-        for link in staging._links.values():
-            link.close()
-        staging._links.clear()
+        close_task_links()
 
 
 NOT_KEPT = [("transaction", {}), ("transaction", {"server_round_robin": "1", "min_pool_size": "3"}), ("statement", {})]

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 from attrs import evolve, frozen
 
+from tests.task_links import close_task_links
 from tests.transactions import begin
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
 from trident_py.errors import FencedError, StateError, StoreBusyException
@@ -21,7 +22,6 @@ from trident_py.interfaces.sinks import CommitToken, SinkTransaction
 from trident_py.interfaces.states import RemovableMapState, StateUpdater
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.states.changes import Updated
-from trident_py.states.sql import staging
 from trident_py.states.sql.mysql import MySQLState
 from trident_py.states.sql.postgres import PostgresState
 from trident_py.states.sql.updating import TaskedSQLMapState, ValuesBefore
@@ -81,9 +81,7 @@ def opening(factory: type[PostgresState] | type[MySQLState], address: str) -> It
             return state
 
         yield opens
-    for link in staging._links.values():
-        link.close()
-    staging._links.clear()
+    close_task_links()
 
 
 @pytest.fixture(params=[PostgresState, MySQLState])
