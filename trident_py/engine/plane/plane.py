@@ -210,10 +210,7 @@ class DataPlane:
         """
         live = [executor for executor in self._executors.values() if not executor.is_cancelled]
         working = [(executor.attempt, StreamId.BATCH) for executor in live if executor.is_working]
-        return [
-            *working,
-            *((executor.attempt, StreamId.COMMIT) for executor in live if self._lane.is_alive),
-        ]
+        return [*working, *((executor.attempt, StreamId.COMMIT) for executor in live if self._lane.is_alive)]
 
     def counted(self, attempt: TransactionAttempt) -> Counts:
         """Return the counts of a live attempt; the rows of emitted DataFrames are not counted."""
