@@ -21,6 +21,7 @@ CHECKS: dict[str, Callable[[Path], Report]] = {
     "KafkaSink": sinks.kafka,
     "ForeachBatchSink": sinks.foreach_batch,
     "SQLiteState": states.sqlite,
+    "SQLiteState-shards": states.sqlite_shards,
     "PostgresState": states.postgres,
     "MySQLState": states.mysql,
     "RedisState": states.redis,

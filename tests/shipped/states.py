@@ -34,6 +34,19 @@ def sqlite(directory: Path) -> Report:
     return _counted(SQLiteState(path, table="counts"), read)
 
 
+def sqlite_shards(directory: Path) -> Report:
+    """A table in three files, with a fourth one for the token."""
+    path = directory / "counts.db"
+
+    def read() -> Sequence[Sequence[Any]]:
+        with closing(sqlite_client.connect(path)) as client:
+            ((script,),) = client.execute("SELECT script FROM _counts_shards").fetchall()
+            client.executescript(script)
+            return client.execute(QUERY).fetchall()
+
+    return _counted(SQLiteState(path, table="counts", shards=3), read)
+
+
 def postgres(directory: Path) -> Report:
     """A table of a server."""
     with postgres_in(directory) as dsn:

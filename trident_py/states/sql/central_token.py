@@ -1,15 +1,14 @@
 """The central token of a state in shards: the last transaction that all shards have, and that readers see.
 
-Between two transactions, each shard is at the central token. While one commits, a shard is at it or one transaction
-ahead. The steps are:
+Between two transactions, each shard is at the central token. While one commits, a shard is at it or one commit after
+it. The steps are:
 
-1. If the transaction replaces an older attempt, the central token goes back to the one before. Otherwise, readers
-   could see a mix of both attempts.
-2. Each shard applies the transaction, side by side with the others.
-3. When all have it, it becomes the central token.
+1. Each shard applies the transaction, side by side with the others.
+2. When all have it, it becomes the central token.
 
-A crash between two steps leaves shards that are one transaction ahead. `ShardedSQLMapState` replays that transaction: a
-shard that has it rolls it back first, as `fenced.py` decides.
+A crash between two steps leaves shards that are one commit ahead. `ShardedSQLMapState` replays that transaction: a
+shard that has it rolls it back first, as `fenced.py` decides. The transaction may also be another attempt of the
+central one. Until it is the central token, readers see the old attempt: each shard keeps its changes.
 """
 # ruff: noqa: S608 - every name in a statement was checked, or is quoted; values are always bound
 
@@ -17,11 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import evolve
-
-from coordinators.values.errors import our_bug
-from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
-from trident_py.states.fenced import Decision, Fence, StateHeader, TableStep
+from trident_py.interfaces.sinks import SinkTransaction, TopologyKey
+from trident_py.states.fenced import Fence, StateHeader, TableStep
 from trident_py.states.sql.dialect import Connection
 from trident_py.states.sql.fenced_table import FencedTable
 from trident_py.states.sql.sharded_reading import (
@@ -37,7 +33,7 @@ from trident_py.states.sql.table import HEADERS, Table
 class CentralToken(FencedTable):
     """The header of the whole state in the central file, and a table with one row for its shards.
 
-    The row has the token before the last one, and the script for readers.
+    The row has the script for readers.
 
     Attributes:
         script: SQL by which readers attach the shards; stored when it recovers.
@@ -69,28 +65,18 @@ class CentralToken(FencedTable):
             link.close()
         self._claimed(Fence(topology, epoch), found, exists=exists)
 
-    def due(self, members: Sequence[SinkTransaction]) -> tuple[int, bool]:
-        """Return how many of the last ``members`` must be applied, and whether the first of them replaces an attempt.
+    def due(self, members: Sequence[SinkTransaction]) -> int:
+        """Return how many of the last ``members`` must be applied; read the token again.
 
         Raises:
             FencedError, StateError: as for `Fence.decide`.
         """
         self._check_recovered()
         with self.explained(members[0]), self._others.transaction() as connection:
-            due, redo = self._header(connection, "", self._where(members[0])).fence.due(members, self._name)
-        return len(due), redo
-
-    def roll_back(self, tx: SinkTransaction) -> None:
-        """Go back to the token before the last one, which ``tx`` replaces; durable when this returns."""
-        with self.explained(tx), self.commit_link.transaction() as connection:
-            fence = self.locked_header(connection, tx).fence
-            if fence.decide(tx, self._name) is not Decision.REDO:
-                raise AssertionError(our_bug(f"{tx.token} replaces nothing at {fence}"))
-            select = f"SELECT before_txid, before_epoch, before_attempt_id FROM {self._there}"
-            ((txid, epoch, attempt),) = connection.execute(select).fetchall()
-            fence = evolve(fence, token=None if txid is None else CommitToken(txid, epoch, attempt))
-            connection.execute(self._headers.write_token, [*fence.commit, self._table_name])
+            fence = self._header(connection, "", self._where(members[0])).fence
+            due, _ = fence.due(members, self._name)
         self.known = fence
+        return len(due)
 
     def advance(self, members: Sequence[SinkTransaction]) -> None:
         """Make the last of ``members``, which all shards have, the central token; durable when this returns."""
@@ -100,11 +86,6 @@ class CentralToken(FencedTable):
             try:
                 header = self.locked_header(connection, tx)
                 header.fence.due(members, self._name)
-                before = members[-2].token if len(members) > 1 else header.fence.token
-                bound = (before.txid, before.epoch, before.attempt_id) if before else (None, None, None)
-                connection.execute(
-                    f"UPDATE {self._there} SET before_txid = ?, before_epoch = ?, before_attempt_id = ?", list(bound)
-                )
                 self.pending = header.fence.after(members)
                 connection.execute(self._headers.write_token, [*self.pending.commit, self._table_name])
                 self._write_expiry(connection, header, members)
@@ -139,8 +120,7 @@ class CentralToken(FencedTable):
             connection.execute(f"DROP TABLE IF EXISTS {self._headers.dialect.quoted(self._table.removed)}")
         if step is not TableStep.KEEP:
             connection.execute(f"DROP TABLE IF EXISTS {self._there}")
-            columns = "before_txid INTEGER, before_epoch INTEGER, before_attempt_id INTEGER, script TEXT"
-            connection.execute(f"CREATE TABLE {self._there} ({columns})")
+            connection.execute(f"CREATE TABLE {self._there} (script TEXT)")
             connection.execute(f"INSERT INTO {self._there} DEFAULT VALUES")
         connection.execute(f"UPDATE {self._there} SET script = ?", [self.script])
         connection.execute(self._headers.write, [self._table_name, *header.row])

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from attrs import define, field
 
-from trident_py.states.sql.state import SQLMapState
+from trident_py.states.sql.shard import Shard
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -22,7 +22,7 @@ class ShardThreads:
         shards: the shards, by number.
     """
 
-    shards: Sequence[SQLMapState]
+    shards: Sequence[Shard]
     _threads: list[ThreadPoolExecutor] = field(factory=list, init=False)
     _begun: list[Future[None]] = field(factory=list, init=False)
 
@@ -30,7 +30,7 @@ class ShardThreads:
         """Make the threads; ``name`` is the beginning of their names."""
         self._threads = [ThreadPoolExecutor(1, f"{name}-shard-{number}") for number in range(len(self.shards))]
 
-    def each(self, call: Callable[[SQLMapState], R], wanted: Sequence[bool] | None = None) -> list[R]:
+    def each(self, call: Callable[[Shard], R], wanted: Sequence[bool] | None = None) -> list[R]:
         """Call ``call`` for the shards that are wanted, or all; wait until all calls have ended.
 
         If some raise, the error of the first of these shards is raised.
@@ -39,12 +39,12 @@ class ShardThreads:
         calls = zip(self._threads, self.shards, chosen, strict=True)
         return _ended([thread.submit(call, shard) for thread, shard, is_wanted in calls if is_wanted])
 
-    def each_with(self, parts: Sequence[P], call: Callable[[SQLMapState, P], R]) -> list[R]:
+    def each_with(self, parts: Sequence[P], call: Callable[[Shard, P], R]) -> list[R]:
         """Call ``call`` for each shard and its part, as `each` does."""
         calls = zip(self._threads, self.shards, parts, strict=True)
         return _ended([thread.submit(call, shard, part) for thread, shard, part in calls])
 
-    def begin(self, number: int, call: Callable[[SQLMapState], None]) -> None:
+    def begin(self, number: int, call: Callable[[Shard], None]) -> None:
         """Call ``call`` for a shard, and don't wait for its end, as `settle` does."""
         self._begun.append(self._threads[number].submit(call, self.shards[number]))
 

@@ -1,8 +1,11 @@
 """Reading a state in shards by its central token: what a reader sees doesn't depend on which shards are ahead.
 
-A shard may have one transaction more than the central token. Its rows say what was there before, so a reader can leave
-that transaction out. A connection to the central file attaches the shards, and gets a temporary view of the table.
-SQLite can't store such a view: a stored one sees only its own file. So the script that makes it is stored instead.
+A shard may be one commit after the central token. That commit is the next transaction, or another attempt of the
+central one. In the first case, its rows say what was there before. In the second case, that is what was there before
+both attempts, and over it come the changes of the central one, which the shard has kept.
+
+A connection to the central file attaches the shards, and gets a temporary view of the table. SQLite can't store such a
+view: a stored one sees only its own file. So the script that makes it is stored instead.
 """
 # ruff: noqa: S608 - every name in a statement was checked, or is quoted; values are literals of ours
 
@@ -18,8 +21,9 @@ from attrs import evolve, frozen
 from trident_py.errors import StateError, StoreBusyException
 from trident_py.states.sql.columns import declared_fields
 from trident_py.states.sql.reading import TableReader
+from trident_py.states.sql.shard import ShardTables
 from trident_py.states.sql.sqlite_database import SQLiteDatabase, SQLiteLink
-from trident_py.states.sql.table import HEADERS, Headers, Table
+from trident_py.states.sql.table import HEADERS, Headers, Table, placed
 
 if TYPE_CHECKING:
     from trident_py.states.sql.dialect import Connection
@@ -54,6 +58,10 @@ class ShardPlace:
         """The name under which its file is attached."""
         return f"shard{self.number}"
 
+    def placed(self, name: str) -> str:
+        """Return a table of the shard, as written in a statement."""
+        return placed(self.table.dialect, self.schema, name)
+
 
 @frozen
 class ShardsView:
@@ -71,62 +79,90 @@ class ShardsView:
     def script(self) -> str:
         """SQL that makes the view on a connection to the central file."""
         attach = [f"ATTACH {_text(str(each.path))} AS {each.schema}" for each in self.shards]
-        arms = [arm for each in self.shards for arm in (self._rows(each), self._removed(each))]
+        arms = [arm for each in self.shards for arm in (self._rows(each), self._removed(each), self._replaced(each))]
         names = self._quoted(*(column.name for column in self.table.fields), "_key")
         made = f"CREATE TEMP VIEW {self._quoted(self.table.name)} ({names}) AS {' UNION ALL '.join(arms)}"
         return ";\n".join([*attach, self._apart, made, ""])
 
     @property
     def _apart(self) -> str:
-        """A view of the shards that this read sees neither at the central token nor one transaction ahead."""
-        tokens = " UNION ALL ".join(
-            f"SELECT {each.number} AS number, txid, group_first FROM {each.schema}.{HEADERS} "
-            f"WHERE state = {_text(each.table.name)}"
+        """A view of the shards that this read sees neither at the central token nor one commit after it."""
+        shards = " UNION ALL ".join(
+            f"SELECT {each.number} AS number, s.txid, ({_token('s')}) IS ({_token('c')}) OR ({_token('b')}) IS "
+            f"({_token('c')}) AS fits FROM {self._tokens(each)}"
             for each in self.shards
         )
-        own = f"(SELECT txid FROM main.{HEADERS} WHERE state = {_text(self.table.name)})"
         return (
-            f"CREATE TEMP VIEW {self._quoted(apart(self.table.name))} AS SELECT number, txid FROM ({tokens}) "
-            f"WHERE {own} IS NOT NULL AND (txid IS NULL OR txid < {own} OR "
-            f"(txid > {own} AND coalesce(group_first, txid) > {own} + 1))"
+            f"CREATE TEMP VIEW {self._quoted(apart(self.table.name))} AS SELECT number, txid FROM ({shards}) "
+            f"WHERE NOT fits"
         )
 
-    def _rows(self, shard: ShardPlace) -> str:
-        """Return the rows of the shard, with the values before a transaction that is above the central token."""
-        before = f"{self._shown('_prev', self.table.value.name)}"
-        time = self._alive(self._shown("_prev_time", "_time"))
-        return self._arm(shard, shard.table.name, before, f"r._born <= coalesce(c.txid, 0){time}")
+    def _tokens(self, shard: ShardPlace) -> str:
+        """Return the tokens, as the tables of a query.
 
-    def _removed(self, shard: ShardPlace) -> str:
-        """Return the rows that only a transaction above the central token has removed."""
-        # In the form of the other arms, of the same affinity: else SQLite would read all rows to find one key.
-        value, alive = self._shown(self._quoted(self.table.value.name), self.table.value.name), self._alive("r._time")
-        return self._arm(
-            shard,
-            shard.table.removed,
-            value,
-            f"r._txid > coalesce(c.txid, 0) AND r._born <= coalesce(c.txid, 0){alive}",
+        These are ``c``, the central one, ``s``, the shard's own one, and ``b``, the central one before the shard's
+        last commit.
+        """
+        return (
+            f"main.{HEADERS} AS c JOIN {shard.schema}.{HEADERS} AS s ON c.state = {_text(self.table.name)} "
+            f"AND s.state = {_text(shard.table.name)} JOIN {shard.placed(ShardTables(shard.table).after)} AS b"
         )
 
-    def _arm(self, shard: ShardPlace, table: str, value: str, condition: str) -> str:
-        keys = "".join(f"r.{self._quoted(column.name)}, " for column in self.table.keys)
-        # CROSS JOIN, and a check that depends on its first row: so it is made even if no row of the shard is found.
+    def _seen(self, shard: ShardPlace) -> str:
+        """Return a query with one row that says which transactions of the shard are seen.
+
+        ``replaces`` is 1 if the shard has another attempt of the central transaction. ``upto`` is the last transaction
+        that is seen in its own rows.
+        """
+        # The check is made even if no row of the shard is found: it depends on the tokens only.
         check = (
             f"CASE WHEN EXISTS (SELECT 1 FROM {self._quoted(apart(self.table.name))}) "
             f"THEN json_extract('{{}}', {_text(_MOVED)} || coalesce(c.txid, 0)) IS NULL ELSE c.state IS NOT NULL END"
         )
+        replaces = "coalesce(s.txid = c.txid AND (s.epoch, s.attempt_id) <> (c.epoch, c.attempt_id), 0)"
+        # LIMIT: else SQLite would put these expressions into the outer query, and compute them for each row.
         return (
-            f"SELECT {keys}{value}, r._key FROM main.{HEADERS} AS c CROSS JOIN {shard.schema}.{self._quoted(table)} "
-            f"AS r WHERE c.state = {_text(self.table.name)} AND {check} AND {condition}"
+            f"SELECT {replaces} AS replaces, coalesce(c.txid, 0) - {replaces} AS upto, coalesce(c.ttl_since, 0) AS "
+            f"since, coalesce(c.expired, -1) AS expired FROM {self._tokens(shard)} WHERE {check} LIMIT 1"
+        )
+
+    def _rows(self, shard: ShardPlace) -> str:
+        """Return the rows of the shard, with the values before its last commit if that is not seen."""
+        before = self._shown("_prev", self.table.value.name)
+        alive = self._alive(self._shown("_prev_time", "_time"))
+        return self._arm(shard, shard.table.name, before, f"r._born <= v.upto{alive}{self._not_replaced(shard)}")
+
+    def _removed(self, shard: ShardPlace) -> str:
+        """Return the rows that only a commit which is not seen has removed."""
+        # In the form of the other arms, of the same affinity: else SQLite would read all rows to find one key.
+        value, alive = self._shown(self._quoted(self.table.value.name), self.table.value.name), self._alive("r._time")
+        condition = f"r._txid > v.upto AND r._born <= v.upto{alive}{self._not_replaced(shard)}"
+        return self._arm(shard, shard.table.removed, value, condition)
+
+    def _replaced(self, shard: ShardPlace) -> str:
+        """Return the rows that the central attempt has written, if the shard has another attempt."""
+        value = f"CASE WHEN v.replaces THEN r.{self._quoted(self.table.value.name)} END"
+        return self._arm(
+            shard, ShardTables(shard.table).replaced, value, f"v.replaces AND r._gone = 0{self._alive('r._time')}"
+        )
+
+    def _not_replaced(self, shard: ShardPlace) -> str:
+        kept = f"SELECT 1 FROM {shard.placed(ShardTables(shard.table).replaced)} AS k WHERE k._key = r._key"
+        return f" AND NOT (v.replaces AND EXISTS ({kept}))"
+
+    def _arm(self, shard: ShardPlace, table: str, value: str, condition: str) -> str:
+        keys = "".join(f"r.{self._quoted(column.name)}, " for column in self.table.keys)
+        # CROSS JOIN, so the check comes before any row.
+        return (
+            f"SELECT {keys}{value}, r._key FROM ({self._seen(shard)}) AS v CROSS JOIN {shard.placed(table)} AS r "
+            f"WHERE {condition}"
         )
 
     def _shown(self, before: str, now: str) -> str:
-        return f"CASE WHEN r._txid > coalesce(c.txid, 0) THEN r.{before} ELSE r.{self._quoted(now)} END"
+        return f"CASE WHEN r._txid > v.upto THEN r.{before} ELSE r.{self._quoted(now)} END"
 
     def _alive(self, time: str) -> str:
-        if not self.shards[0].table.timed:
-            return ""
-        return f" AND coalesce({time}, c.ttl_since, 0) > coalesce(c.expired, -1)"
+        return f" AND coalesce({time}, v.since) > v.expired" if self.shards[0].table.timed else ""
 
     def _quoted(self, *names: str) -> str:
         return self.table.dialect.quoted(*names)
@@ -135,6 +171,10 @@ class ShardsView:
 def apart(table: str) -> str:
     """Return the name of the view of shards that can't be read together now."""
     return f"_{table}_apart"
+
+
+def _token(source: str) -> str:
+    return f"{source}.txid, {source}.epoch, {source}.attempt_id"
 
 
 def _text(value: str) -> str:

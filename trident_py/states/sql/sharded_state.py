@@ -21,10 +21,11 @@ from trident_py.states.keys import encode_key, encode_keys
 from trident_py.states.shards import gathered, numbers_of_texts
 from trident_py.states.sql.central_token import CentralToken
 from trident_py.states.sql.local_files import check_local
+from trident_py.states.sql.shard import Shard
 from trident_py.states.sql.shard_threads import ShardThreads
 from trident_py.states.sql.sharded_reading import ShardedDatabase, ShardedTableReader, ShardPlace, ShardsView
 from trident_py.states.sql.sqlite_database import SQLiteDatabase, ensure_usable
-from trident_py.states.sql.state import CHUNK_ROWS, SQLMapState, updated_values
+from trident_py.states.sql.state import CHUNK_ROWS, updated_values
 from trident_py.states.sql.table import Table
 
 
@@ -41,8 +42,8 @@ def shard_table(table: Table, number: int) -> Table:
 class ShardedSQLMapState(FencedState[Any], ITupleCollection):
     """Values by key in several files; the shard of a key follows from the key and the number of shards.
 
-    Each shard is a `SQLMapState` on its own thread: while SQLite runs a statement, other threads run. Updaters run
-    on the thread that commits. See `central_token` for the steps of a commit.
+    Each shard has its own thread: while SQLite runs a statement, other threads run. Updaters run on the thread that
+    commits. See `central_token` for the steps of a commit.
     """
 
     can_tell_rolled_back = True
@@ -53,7 +54,7 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
         self._central = CentralToken(database, table, shards, ttl)
         self._threads = ShardThreads(
             [
-                SQLMapState(evolve(database, path=path), shard_table(table, number), ttl)
+                Shard(evolve(database, path=path), shard_table(table, number), ttl)
                 for number, path in enumerate(shard_paths(database.path, table.name, shards))
             ]
         )
@@ -61,7 +62,6 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
         self._thread = 0
         self._first = 0  # the first transaction of the open group
         self._members: list[SinkTransaction] = []  # those that commit next; only the last one may have changes
-        self._replaces = False  # whether the first of them replaces an attempt that all shards have
         self._open: list[bool] | None = None  # which shards the members change; None: the shards are not open
         self._has_changed = False
 
@@ -87,7 +87,7 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
         return token
 
     @property
-    def _shards(self) -> Sequence[SQLMapState]:
+    def _shards(self) -> Sequence[Shard]:
         return self._threads.shards
 
     def _script(self) -> str:
@@ -104,7 +104,7 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
     def begin_group(self, members: Sequence[SinkTransaction]) -> Sequence[SinkTransaction]:
         """Begin ``members``; the shards are locked at the first change, or else at the commit."""
         self.rollback()
-        due, self._replaces = self._central.due(members)
+        due = self._central.due(members)
         self._thread, self._first = threading.get_ident(), group_first(members)
         return members[len(members) - due :]
 
@@ -119,8 +119,6 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
         """Commit in all shards, side by side, then in the central file."""
         opened = self._opened()
         self._threads.settle()
-        if self._replaces:
-            self._central.roll_back(self._members[0])
         self._threads.each(lambda shard: shard.commit_group(), opened)
         self._central.advance(self._members)
         self._members, self._open, self._has_changed = [], None, False
@@ -151,8 +149,8 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
             self._open = self._threads.each(self._begin)
         return self._open
 
-    def _begin(self, shard: SQLMapState) -> bool:
-        shard.tells_rolled_back = self.tells_rolled_back
+    def _begin(self, shard: Shard) -> bool:
+        shard.tells_rolled_back, shard.central = self.tells_rolled_back, self._central.token
         if self._members[0].attempt.is_trial and shard.token != self._central.token:
             raise StoreBusyException(f"{shard.shown} is at {shard.token}: a trial waits until all shards have it")
         due = shard.begin_group(self._members)
@@ -255,23 +253,18 @@ class ShardedSQLMapState(FencedState[Any], ITupleCollection):
         return parts
 
 
-def _written(
-    texts: Sequence[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None, shard: SQLMapState
-) -> None:
+def _written(texts: Sequence[str], keys: Sequence[Key], values: Sequence[Any], merge: str | None, shard: Shard) -> None:
     shard.write_rows(texts, keys, values, merge)
 
 
-def check_ahead(token: CommitToken | None, shard: SQLMapState, where: str) -> None:
-    """Check that a shard is at the central token ``token``, or one commit ahead of it.
+def check_ahead(token: CommitToken | None, shard: Shard, where: str) -> None:
+    """Check that a shard is at the central token ``token``, or one commit after it.
 
     Raises:
-        StateError: it is behind, further ahead, or at another attempt: the files are not of one moment.
+        StateError: it is behind, or further ahead: the files are not of one moment.
     """
-    fence, own = shard.known, shard.token
-    if own == token:
-        return
-    first = (fence.group_first if fence else None) or (own.txid if own else 0)
-    if own is None or (token is not None and not (own.txid > token.txid and first <= token.txid + 1)):
+    own = shard.token
+    if token not in (own, shard.after):
         raise StateError(
             f"{where} is at {token or 'no transaction'}, and its shard {shard.shown} is at {own or 'no transaction'}, "
             f"which is not at most one commit ahead: the files are not of one moment; to fix this: restore the central "

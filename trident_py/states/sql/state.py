@@ -118,8 +118,8 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
                 if due:
                     self._check_table(connection, self._where(due[0]))
                 undo = due[0].txid if redo else None
-                if self.tells_rolled_back:
-                    self._changed = self._removals.changed(connection, undo) if undo is not None else ()
+                if undo is not None:
+                    self._before_undo(connection, undo)
                 self._removals.begin(connection, header.expiry, undo)
             except BaseException:
                 self.commit_link.rollback()
@@ -131,6 +131,10 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
         else:
             self.commit_link.rollback()
         return due
+
+    def _before_undo(self, connection: Connection, txid: int) -> None:
+        if self.tells_rolled_back:
+            self._changed = self._removals.changed(connection, txid)
 
     def begin_member(self, tx: SinkTransaction) -> None:
         """Write with the txid of ``tx`` from now on."""
@@ -163,7 +167,7 @@ class SQLMapState(MigratableTable, FencedState[Any], ITupleCollection):
         super().landed()
 
     def rollback(self) -> None:
-        self._open = self._merged = None
+        self._open, self._merged, self._changed = None, None, ()
         with self._database.explained(self._name):
             self.commit_link.rollback()
 
@@ -326,11 +330,9 @@ def updated_values(current: dict[str, Any], texts: Sequence[str], updaters: Sequ
     return values
 
 
-KEYS_MAX = 1_000
-"""The number of keys that one statement removes."""
+KEYS_MAX = 1_000  # the keys that one statement removes
 
-Condition: TypeAlias = tuple[str, Sequence[Any]]
-"""A condition on rows of the state's table, and the values bound in it."""
+Condition: TypeAlias = tuple[str, Sequence[Any]]  # on rows of the state's table, and the values bound in it
 
 
 @frozen

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from trident_py.rows.schema import schema_of
+from trident_py.states.sql.shard import Shard
 from trident_py.states.sql.shard_threads import ShardThreads
 from trident_py.states.sql.sqlite_database import SQLITE, SQLiteDatabase
-from trident_py.states.sql.state import SQLMapState
 from trident_py.states.sql.table import Table
 
 TABLE = Table.of(SQLITE, "counts", schema_of("word string"), schema_of("count bigint").fields[0])
@@ -20,7 +20,7 @@ TABLE = Table.of(SQLITE, "counts", schema_of("word string"), schema_of("count bi
 
 @pytest.fixture
 def threads(tmp_path: Path) -> Iterator[ShardThreads]:
-    shards = [SQLMapState(SQLiteDatabase(tmp_path / f"{number}.db"), TABLE) for number in range(3)]
+    shards = [Shard(SQLiteDatabase(tmp_path / f"{number}.db"), TABLE) for number in range(3)]
     with closing(ShardThreads(shards)) as found:
         found.start("counts")
         yield found
@@ -29,7 +29,7 @@ def threads(tmp_path: Path) -> Iterator[ShardThreads]:
 def test_all_shards_are_called_side_by_side_each_on_its_thread(threads: ShardThreads) -> None:
     together = threading.Barrier(3)
 
-    def called(shard: SQLMapState) -> tuple[SQLMapState, str]:
+    def called(shard: Shard) -> tuple[Shard, str]:
         together.wait(60)
         return shard, threading.current_thread().name
 
@@ -48,7 +48,7 @@ def test_those_that_are_not_wanted_are_left_out(threads: ShardThreads) -> None:
 def test_the_error_of_the_first_shard_is_raised_when_all_have_ended(threads: ShardThreads) -> None:
     ended = []
 
-    def fails(shard: SQLMapState) -> None:
+    def fails(shard: Shard) -> None:
         number = threads.shards.index(shard)
         ended.append(number)
         if number:
@@ -60,7 +60,7 @@ def test_the_error_of_the_first_shard_is_raised_when_all_have_ended(threads: Sha
 
 
 def test_a_call_that_was_begun_raises_when_it_is_waited_for_and_once(threads: ShardThreads) -> None:
-    def fails(_: SQLMapState) -> None:
+    def fails(_: Shard) -> None:
         raise ValueError("full")
 
     threads.begin(1, fails)

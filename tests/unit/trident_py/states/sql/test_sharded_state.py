@@ -30,6 +30,7 @@ from trident_py.states.shards import numbers_of_texts
 from trident_py.states.sql import sharded_state
 from trident_py.states.sql.central_token import CentralToken
 from trident_py.states.sql.dialect import Connection
+from trident_py.states.sql.shard import Shard
 from trident_py.states.sql.sharded_reading import ShardsView
 from trident_py.states.sql.sharded_state import ShardedSQLMapState, shard_paths
 from trident_py.states.sql.sqlite_database import SQLITE, SQLiteDatabase, SQLiteLink
@@ -98,8 +99,10 @@ FIRST, SECOND = (
 
 ONE: Changes = {FIRST[0]: 1, SECOND[0]: 1, FIRST[1]: 5, SECOND[1]: 5}
 TWO: Changes = {FIRST[0]: 10, SECOND[0]: 10, FIRST[1]: REMOVE, SECOND[1]: REMOVE, FIRST[2]: 1, SECOND[2]: 1}
-AGAIN: Changes = {FIRST[0]: 20, SECOND[0]: 20, SECOND[2]: 7}
+AGAIN: Changes = {FIRST[0]: 20, SECOND[0]: 20, SECOND[2]: 7, FIRST[3]: 7}
 """The change of the second transaction when it comes again: its rows may differ."""
+OTHER: Changes = {FIRST[0]: REMOVE, SECOND[0]: REMOVE, FIRST[1]: 3, SECOND[1]: 3, FIRST[2]: 4, SECOND[3]: 4}
+"""Its change when it comes a third time."""
 THREE: Changes = {FIRST[0]: 100, SECOND[0]: 100, FIRST[1]: 1, SECOND[1]: 1}
 
 
@@ -166,13 +169,13 @@ def seen(at: Path) -> dict[str, int]:
         return dict(client.execute("SELECT word, count FROM counts").fetchall())
 
 
-def tokens(at: Path) -> list[int | None]:
-    """The txid of the central token, then of each shard."""
+def tokens(at: Path) -> list[CommitToken]:
+    """The central token, then that of each shard."""
     found = []
     for name in (CENTRAL, *FILES):
         with closing(sqlite3.connect(at / name)) as client:
-            ((txid,),) = client.execute("SELECT txid FROM _trident").fetchall()
-        found.append(txid)
+            ((txid, epoch, attempt),) = client.execute("SELECT txid, epoch, attempt_id FROM _trident").fetchall()
+        found.append(CommitToken(txid, epoch, attempt))
     return found
 
 
@@ -187,8 +190,6 @@ RECOVERING: list[Fault] = [
 """A takeover ends before the central file, with each set of shards."""
 COMMITTING = RECOVERING
 """So does a commit."""
-REPLACING: list[Fault] = [{CENTRAL: 0}, *({**each, CENTRAL: 1} for each in COMMITTING)]
-"""A replay of what was committed ends before it, after the central token went back, and with each set of shards."""
 
 
 @frozen
@@ -209,10 +210,18 @@ class Run:
 
 
 def runs() -> Iterator[Run]:
-    for committed in (False, True):
-        for first in REPLACING if committed else COMMITTING:
-            yield from (Run(committed, first, recovering, {}) for recovering in RECOVERING)
-            yield from (Run(committed, first, None, second) for second in REPLACING)
+    for committed, first in itertools.product((False, True), COMMITTING):
+        yield from (Run(committed, first, recovering, {}) for recovering in RECOVERING)
+        yield from (Run(committed, first, None, second) for second in COMMITTING)
+
+
+ATTEMPTS: Mapping[CommitToken, Changes] = {
+    CommitToken(2, 1, 0): TWO,
+    CommitToken(2, 1, 1): AGAIN,
+    CommitToken(2, 2, 0): OTHER,
+    CommitToken(2, 3, 5): AGAIN,
+}
+"""The attempts of the second transaction."""
 
 
 def check_run(at: Path, run: Run, kind: type[ShardedSQLMapState] = ShardedSQLMapState) -> None:
@@ -224,28 +233,27 @@ def check_run(at: Path, run: Run, kind: type[ShardedSQLMapState] = ShardedSQLMap
             leader.commit(2, TWO)
         leader.faults.allowed = dict(run.first)
         with pytest.raises(Crash):
-            leader.commit(2, AGAIN if run.committed else TWO, attempt=1)
-        check_seen(at, TWO if tokens(at)[0] == 2 else None)
+            leader.commit(2, AGAIN, attempt=1)
+        check_seen(at)
     with Leader(at, 2, kind) as leader:
         leader.faults.allowed = dict(run.recovering or {})
         with suppress(Crash):
             leader.recover()
             leader.faults.allowed = dict(run.second)
-            leader.commit(2, AGAIN, attempt=0)
-    check_seen(at, None if tokens(at)[0] == 1 else AGAIN if seen(at) == fold(ONE, AGAIN) else TWO)
+            leader.commit(2, OTHER)
+    check_seen(at)
     with Leader(at, 3, kind) as leader:
-        token = leader.recover()
-        assert token is not None
-        assert token.txid == tokens(at)[0]
+        assert leader.recover() == tokens(at)[0]
         leader.commit(2, AGAIN, attempt=5)
-        check_seen(at, AGAIN)
+        check_seen(at)
         leader.commit(3, THREE)
     assert seen(at) == fold(ONE, AGAIN, THREE)
-    assert tokens(at) == [3, 3, 3]
+    assert tokens(at) == [CommitToken(3, 3, 0)] * 3
 
 
-def check_seen(at: Path, second: Changes | None) -> None:
-    """A reader sees the first transaction and, if there is one, the second."""
+def check_seen(at: Path) -> None:
+    """A reader sees the first transaction, and the attempt of the second one that the central token names."""
+    second = ATTEMPTS.get(tokens(at)[0])
     assert seen(at) == (fold(ONE, second) if second else fold(ONE))
 
 
@@ -255,15 +263,14 @@ def test_after_a_crash_between_any_two_steps_everybody_finds_whole_transactions(
         check_run(made(tmp_path / str(number)), run)
 
 
-HALF: Fault = {CENTRAL: 0, FILES[0]: 1, FILES[1]: 0}
-BACK_AND_HALF: Fault = {CENTRAL: 1, FILES[0]: 1, FILES[1]: 0}
+HALF: Fault = {FILES[0]: 1, FILES[1]: 0}
 
 
 @pytest.mark.parametrize(
     "run",
     [
         Run(committed=False, first=HALF, recovering=HALF, second={}),
-        Run(committed=True, first=BACK_AND_HALF, recovering=None, second=HALF),
+        Run(committed=True, first=HALF, recovering=None, second=HALF),
     ],
 )
 def test_after_a_crash_between_two_shards_everybody_finds_whole_transactions(tmp_path: Path, run: Run) -> None:
@@ -289,7 +296,7 @@ def check_paused(at: Path, kind: type[ShardedSQLMapState], before: str) -> None:
             new.recover()
             new.faults.allowed = dict(HALF)
             with suppress(Crash):
-                new.commit(2, AGAIN)
+                new.commit(2, OTHER)
             new.state.rollback()
             found.extend(tokens(at))
 
@@ -303,7 +310,7 @@ def check_paused(at: Path, kind: type[ShardedSQLMapState], before: str) -> None:
             old.state.commit_group()
         old.state.rollback()
         assert tokens(at) == found
-        check_seen(at, None)
+        check_seen(at)
         with pytest.raises(FencedError):
             old.commit(2, TWO)
 
@@ -324,11 +331,11 @@ def check_busy(at: Path, kind: type[ShardedSQLMapState]) -> None:
         leader.faults.allowed = {FILES[1]: 0}
         with pytest.raises(StoreBusyException):
             leader.commit(2, TWO)
-        check_seen(at, None)
+        check_seen(at)
         assert leader.state.multi_get([(FIRST[0],)]) == [1]
         leader.faults.allowed = {}
         leader.commit(2, AGAIN, attempt=1)
-        check_seen(at, AGAIN)
+        check_seen(at)
 
 
 # --- what does not fit together ---------------------------------------------------------------------------------------
@@ -401,6 +408,25 @@ def check_torn_reader(at: Path, kind: type[ShardedSQLMapState]) -> None:
         assert dict(client.execute("SELECT word, count FROM counts").fetchall()) == seen(at)
 
 
+def test_a_reader_that_began_before_a_replaced_attempt_sees_no_mix(tmp_path: Path) -> None:
+    check_replaced_reader(tmp_path, ShardedSQLMapState)
+
+
+def check_replaced_reader(at: Path, kind: type[ShardedSQLMapState]) -> None:
+    """A read that began in the central file at one attempt, and comes to the shards after another one and the next."""
+    with Leader(at, 1, kind) as leader, closing(sqlite3.connect(at / CENTRAL, isolation_level=None)) as client:
+        leader.recover()
+        leader.commit(1, ONE)
+        leader.commit(2, TWO)
+        client.executescript(script(at))
+        client.execute("BEGIN")
+        client.execute("SELECT txid FROM main._trident").fetchall()
+        leader.commit(2, AGAIN, attempt=1)
+        leader.commit(3, THREE)
+        with pytest.raises(sqlite3.OperationalError, match="run it again"):
+            client.execute("SELECT word, count FROM counts").fetchall()
+
+
 # --- each rule switched off -------------------------------------------------------------------------------------------
 
 
@@ -410,8 +436,6 @@ class CentralFirst(ShardedSQLMapState):
     def commit_group(self) -> None:
         self._threads.settle()
         opened = self._opened()
-        if self._replaces:
-            self._central.roll_back(self._members[0])
         self._central.advance(self._members)
         self._threads.each(lambda shard: shard.commit_group(), opened)
         self._members, self._open, self._has_changed = [], None, False
@@ -426,23 +450,6 @@ class Incomplete(ShardedSQLMapState):
             self._threads.each(lambda shard: shard.commit_group(), self._opened())
         self._central.advance(self._members)
         self._members, self._open, self._has_changed = [], None, False
-
-
-class Ahead(CentralToken):
-    """Doesn't go back before a replay."""
-
-    def roll_back(self, tx: SinkTransaction) -> None:
-        pass
-
-
-class Forgetful(CentralToken):
-    """Goes back to nothing: it keeps no token before the last."""
-
-    def roll_back(self, tx: SinkTransaction) -> None:
-        with closing(sqlite3.connect(self._path)) as client:
-            client.execute("UPDATE _counts_shards SET before_txid = NULL")
-            client.commit()
-        super().roll_back(tx)
 
 
 class Trusting(CentralToken):
@@ -471,6 +478,39 @@ def evolving(claim: Callable[..., Any]) -> Callable[..., Any]:
     return lowered
 
 
+class Overwriting(Shard):
+    """Keeps nothing of the attempt that it replaces."""
+
+    def _before_undo(self, connection: Connection, txid: int) -> None:
+        pass
+
+
+class KeepingTheLast(Shard):
+    """Keeps the changes of the last attempt that it replaces, which readers don't see."""
+
+    def _before_undo(self, connection: Connection, txid: int) -> None:
+        self.central = self.token
+        super()._before_undo(connection, txid)
+
+
+class Forgetful(Shard):
+    """Doesn't store the central token that its commit came after."""
+
+    def _finish(self, connection: Connection) -> None:
+        self.central = None
+        super()._finish(connection)
+
+
+def with_shards(kind: type[Shard]) -> type[ShardedSQLMapState]:
+    class Mutant(ShardedSQLMapState):
+        def __init__(self, database: SQLiteDatabase, table: Table, shards: int, ttl: int | None = None) -> None:
+            super().__init__(database, table, shards, ttl)
+            for shard in self._shards:
+                shard.__class__ = kind
+
+    return Mutant
+
+
 def with_central(kind: type[CentralToken]) -> type[ShardedSQLMapState]:
     class Mutant(ShardedSQLMapState):
         def __init__(self, database: SQLiteDatabase, table: Table, shards: int, ttl: int | None = None) -> None:
@@ -481,16 +521,17 @@ def with_central(kind: type[CentralToken]) -> type[ShardedSQLMapState]:
 
 
 def crashes(at: Path, kind: type[ShardedSQLMapState]) -> None:
-    check_run(made(at / "new"), Run(committed=False, first=BACK_AND_HALF, recovering=None, second=HALF), kind)
-    check_run(made(at / "replaced"), Run(committed=True, first=BACK_AND_HALF, recovering=None, second=HALF), kind)
+    check_run(made(at / "new"), Run(committed=False, first=HALF, recovering=None, second=HALF), kind)
+    check_run(made(at / "replaced"), Run(committed=True, first=HALF, recovering=None, second=HALF), kind)
 
 
 Check = Callable[[Path, type[ShardedSQLMapState]], None]
 KINDS: Sequence[tuple[str, type[ShardedSQLMapState], Check]] = (
     ("the central token comes last", CentralFirst, crashes),
     ("all shards must have a transaction", Incomplete, check_busy),
-    ("the central token goes back first", with_central(Ahead), crashes),
-    ("the token before the last is kept", with_central(Forgetful), crashes),
+    ("a shard keeps what it replaces", with_shards(Overwriting), crashes),
+    ("it keeps that until the central token moves", with_shards(KeepingTheLast), crashes),
+    ("it stores the central token", with_shards(Forgetful), crashes),
     ("the central token is fenced", with_central(Trusting), lambda at, kind: check_paused(at, kind, CENTRAL)),
     ("shards are fenced", Unfenced, lambda at, kind: check_paused(at, kind, FILES[0])),
 )
@@ -504,8 +545,19 @@ def test_each_rule_of_commits_is_needed(tmp_path: Path, kind: type[ShardedSQLMap
 
 VIEWS: Sequence[tuple[str, str, str, Check]] = (
     ("values above the central token", "THEN r._prev ELSE", 'THEN r."count" ELSE', crashes),
-    ("keys born above it", "AND r._born <= coalesce(c.txid, 0) UNION", "UNION", crashes),
-    ("keys removed above it", "r._txid > coalesce(c.txid, 0) AND r._born", "0 AND r._born", crashes),
+    ("keys born above it", "WHERE r._born <= v.upto", "WHERE 1", crashes),
+    ("keys removed above it", "r._txid > v.upto AND r._born", "0 AND r._born", crashes),
+    ("transactions that come again", " - coalesce(s.txid = c.txid", " - 0 * coalesce(s.txid = c.txid", crashes),
+    ("keys of a replaced attempt", "AND NOT (v.replaces", "AND NOT (0", crashes),
+    ("values of a replaced attempt", "WHERE v.replaces AND", "WHERE 0 AND", crashes),
+    ("values that it doesn't have", "WHERE v.replaces AND", "WHERE", crashes),
+    ("keys that it removed", "r._gone = 0", "1", crashes),
+    (
+        "attempts of other moments",
+        "(b.txid, b.epoch, b.attempt_id) IS (c.txid, c.epoch, c.attempt_id)",
+        "b.txid IS c.txid",
+        check_replaced_reader,
+    ),
     ("shards of other moments", "CASE WHEN EXISTS", "CASE WHEN NOT EXISTS (SELECT 1) AND EXISTS", check_torn_reader),
 )
 
