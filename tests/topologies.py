@@ -6,9 +6,12 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 
 from trident_py.interfaces.config import TridentConfig
 from trident_py.spouts.fixed import FixedBatchSpout
@@ -43,6 +46,27 @@ def until(holds: Callable[[], bool], seconds: float = 60) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def failing_last(rows: DataFrame, directory: Path, files: int) -> DataFrame:
+    """Return ``rows`` with an error in the task of the row 5, when ``directory`` has the ``files`` of the other tasks.
+
+    Before that, a task may still write its file after the job has failed.
+    """
+    place = str(directory)
+
+    def broken(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pathlib import Path
+        from threading import Event
+
+        for batch in batches:
+            while 5 in batch.column("id").to_pylist():
+                if len([*Path(place).rglob("*.parquet")]) == files:
+                    raise ValueError("broken")
+                Event().wait(0.05)
+            yield batch
+
+    return rows.mapInArrow(broken, rows.schema)
 
 
 def fields(stream: Stream) -> str:

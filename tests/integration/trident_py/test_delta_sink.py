@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.topologies import failing_last
 from trident_py import (
     DeltaSink,
     DeltaSpout,
@@ -90,11 +91,11 @@ def test_an_opaque_batch_that_was_committed_and_comes_again_with_other_rows_repl
 def test_a_job_that_fails_leaves_no_file(spark: SparkSession, tmp_path: Path) -> None:
     sink = DeltaSink(tmp_path / "rows")
     sink.recover(TopologyKey("rows", "a-uuid", 1), 1)
-    rows = spark.range(0, 8, 1, 4)
+    rows, words = spark.range(0, 8, 1, 4), "cast(id as string) AS word"
     with pytest.raises(Exception, match="broken"):
-        sink.prepare(transaction(0), rows.selectExpr("if(id = 5, raise_error('broken'), cast(id as string)) AS word"))
+        sink.prepare(transaction(0), failing_last(rows, tmp_path, 3).selectExpr(words))
     sink.abort(transaction(0), None)
-    whole = sink.prepare(transaction(1), rows.selectExpr("cast(id as string) AS word"))
+    whole = sink.prepare(transaction(1), rows.selectExpr(words))
     sink.commit(transaction(1), whole)
     assert DeltaTable(tmp_path / "rows").count() == 8
     assert len(list((tmp_path / "rows").glob("trident-*/*/*/*.parquet"))) == 4

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.topologies import failing_last
 from tests.unit.trident_py.sinks.iceberg.tables import NAME, catalog_at, files_in, rows_in, table_at
 from tests.unit.trident_py.sinks.tables.leaders import TOPOLOGY, transaction
 from trident_py import FixedBatchSpout, IcebergSink, SinkTransaction, TridentTopology
@@ -66,8 +67,8 @@ def test_an_opaque_batch_that_comes_again_with_other_rows_replaces_them_and_a_jo
         sink.commit(transaction(1, attempt), sink.prepare(transaction(1, attempt), rows))
         assert rows_in(tmp_path) == [(number, [("k", number)]) for number in range(count)]
     before = files_in(tmp_path)
-    broken = spark.range(0, 8, 1, 4).selectExpr("if(id = 5, raise_error('broken'), id) AS `a.b`", "map('k', id) AS m")
+    broken = failing_last(spark.range(0, 8, 1, 4), tmp_path, len(before) + 3)
     with pytest.raises(Exception, match="broken"):
-        sink.prepare(transaction(2), broken)
+        sink.prepare(transaction(2), broken.selectExpr("id AS `a.b`", "map('k', id) AS m"))
     sink.abort(transaction(2), None)
     assert files_in(tmp_path) == before

@@ -76,7 +76,11 @@ _CONFIG = {
     "delete.retention.ms": "60000",
 }
 _BROKERS_REPLICATION = -1
-_LEADER_COMES = {kafka.KafkaError.NOT_LEADER_FOR_PARTITION, kafka.KafkaError.LEADER_NOT_AVAILABLE}
+_LEADER_COMES = {
+    kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+    kafka.KafkaError.LEADER_NOT_AVAILABLE,
+    kafka.KafkaError.UNKNOWN_LEADER_EPOCH,
+}
 """The controller may name the leader of a new topic before that broker knows it."""
 _PAUSE_SECONDS = 0.05
 _READING = {

@@ -59,7 +59,8 @@ class Broker:
 
 
 def test_the_leader_of_a_new_topic_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    early = Broker([kafka.KafkaError.NOT_LEADER_FOR_PARTITION, kafka.KafkaError.LEADER_NOT_AVAILABLE])
+    codes = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "UNKNOWN_LEADER_EPOCH")
+    early = Broker([getattr(kafka.KafkaError, code) for code in codes])
     monkeypatch.setattr("trident_py.sinks.kafka.token_topic.AdminClient", lambda *_, **__: early)
     assert TokenTopic({}, "tokens").read() is None
     assert early.codes == []
