@@ -86,6 +86,7 @@ class Case:
         shares: whether transactions share jobs; where they don't, tasks stage their changes.
         per_window: of how many of each word there is one in the counts; 0: there is no window.
         window_secs: after how many seconds each words are counted; 0: at once.
+        tasked: whether tasks change the counts in the commit phase, by user code.
         together: whether words are counted in two states and written by a sink, all of one database.
         churn: which states whose keys go there are, as `tests.faults.churn` has them; empty: none.
         beside: kind and place of one more output or source, as `tests.faults.beside` has them; empty: none.
@@ -111,6 +112,7 @@ class Case:
     shares: bool = True
     per_window: int = 0
     window_secs: int = 0
+    tasked: bool = False
     together: bool = False
     churn: str = ""
     beside: list[str] = field(factory=list)
@@ -161,6 +163,7 @@ class Case:
             shares=self.shares,
             per_window=self.per_window,
             window_secs=self.window_secs,
+            tasked=self.tasked,
             together=self.together,
             churn=self.churn,
             beside=self.beside,

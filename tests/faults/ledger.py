@@ -17,12 +17,14 @@ from coordinators.values.attempt import TransactionAttempt
 from tests.faults.points import Points
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
+from trident_py.interfaces.operations import ReducerAggregator
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.states import PostgresState
 from trident_py.states.fenced import Fence
 from trident_py.states.sql.dialect import Connection, Database
 from trident_py.states.sql.staging import StagingSQLMapState
 from trident_py.states.sql.table import Table, placed
+from trident_py.states.sql.updating import TaskedSQLMapState
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS {} (txid bigint, epoch bigint, attempt bigint, deltas jsonb, extents jsonb, "
@@ -31,6 +33,16 @@ TABLES = (
 )
 DELTAS = """
     SELECT coalesce(jsonb_object_agg(word, count - coalesce(_prev, 0)), '{{}}') FROM {} WHERE _txid = %s"""
+
+
+class Tally(ReducerAggregator[int]):
+    """Counts rows by user code, which a state in tasks runs there."""
+
+    def init(self) -> int:
+        return 0
+
+    def reduce(self, curr: int, row: Any) -> int:
+        return curr + 1
 
 
 class LedgerState(StagingSQLMapState):
@@ -109,6 +121,10 @@ class LedgerState(StagingSQLMapState):
         return placed(self._table.dialect, self._table.schema, "ledger_log")
 
 
+class TaskedLedgerState(LedgerState, TaskedSQLMapState):
+    """A `LedgerState` that tasks change."""
+
+
 @frozen(kw_only=True, eq=False)
 class LedgerPostgres(PostgresState):
     """Makes a `LedgerState`.
@@ -124,4 +140,5 @@ class LedgerPostgres(PostgresState):
         self, conf: TridentConfig, metrics: Metrics, partition_index: int, num_partitions: int
     ) -> StagingSQLMapState:
         plain: Any = super().make_state(conf, metrics, partition_index, num_partitions)
-        return LedgerState(plain._database, plain._table, self.points, self.announced)
+        kind = TaskedLedgerState if isinstance(plain, TaskedSQLMapState) else LedgerState
+        return kind(plain._database, plain._table, self.points, self.announced)

@@ -6,8 +6,8 @@ It has Spark running before it is told anything, so that a fault need not wait f
 ``warm`` is to ``run`` until everything is counted.
 
     {"do": "run", "topology": …, "input": GLOB, "zookeeper": …, "dsn": …, "session": SECS, "shares": …,
-     "per_window": …, "window_secs": …, "together": …, "churn": …, "beside": …, "asks": …, "resident": …,
-     "orders": {POINT: [DO, N]}}
+     "per_window": …, "window_secs": …, "tasked": …, "together": …, "churn": …, "beside": …, "asks": …,
+     "resident": …, "orders": {POINT: [DO, N]}}
     {"do": "order", "orders": …}   {"do": "stop"}
 """
 
@@ -41,7 +41,7 @@ from tests.faults import beside as outputs
 from tests.faults.check import ASKED, RUN_MAX
 from tests.faults.churn import DATABASE, declare
 from tests.faults.journal import Journal
-from tests.faults.ledger import LedgerPostgres
+from tests.faults.ledger import LedgerPostgres, Tally
 from tests.faults.points import Points, around
 from tests.servers.class_archive import quick
 from trident_py import (
@@ -143,6 +143,7 @@ class Program:
         shares: bool,
         per_window: int,
         window_secs: int,
+        tasked: bool,
         together: bool,
         churn: str,
         beside: list[str],
@@ -154,9 +155,10 @@ class Program:
 
         With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made. With
         ``per_window`` windows of so many of each word are counted; with ``window_secs`` words are counted when a window
-        of so many seconds closes. ``together`` they are counted in a second state, too, and written by a sink.
-        ``churn`` names states whose keys go, ``beside`` kind and place of an output in another store. Who ``asks`` asks
-        for a count all the time. ``resident`` is how many tasks stay for small batches.
+        of so many seconds closes. If they are ``tasked``, tasks count them in the commit. ``together`` they are counted
+        in a second state, too, and written by a sink. ``churn`` names states whose keys go, ``beside`` kind and place
+        of an output in another store. Who ``asks`` asks for a count all the time. ``resident`` is how many tasks stay
+        for small batches.
         """
         files.SMALL_BYTES = SMALL_BYTES if shares else 0
         resident_tasks.SLOW_SECONDS = SLOW_SECONDS
@@ -164,7 +166,7 @@ class Program:
         self.announced.clear()
         self.points.order(orders)
         words = self._declared(
-            topology, input, dsn, per_window, window_secs, together=together, churn=churn, beside=beside
+            topology, input, dsn, per_window, window_secs, tasked=tasked, together=together, churn=churn, beside=beside
         )
         config = TridentConfig(
             max_spout_pending=RUN_MAX,
@@ -188,12 +190,14 @@ class Program:
         per_window: int,
         window_secs: int,
         *,
+        tasked: bool,
         together: bool,
         churn: str,
         beside: list[str],
     ) -> TridentTopology:
         words = TridentTopology(topology)
-        state = LedgerPostgres(dsn, table="counts", points=self.points, announced=self.announced)
+        placement = "tasks" if tasked else "driver"
+        state = LedgerPostgres(dsn, table="counts", placement=placement, points=self.points, announced=self.announced)
         counted = words.new_stream("lines", FileSpout(input, max_bytes_per_batch=BATCH_BYTES)).flat_map(
             lambda line: [(word,) for word in line.value.split()], "word string"
         )
@@ -210,12 +214,13 @@ class Program:
         if per_window:
             windows, store = TumblingCount(per_window), PostgresState(dsn, table="windows")
             counted = counted.group_by("word").window(windows, "word", Count(), "n", store=store)
-        counter: Count | Sum = Count()
+        counter: Count | Sum | Tally = Tally() if tasked else Count()
         if window_secs:
             timed, store = TumblingDuration(window_secs), PostgresState(dsn, table="windows")
             counted = counted.group_by("word").window(timed, "word", Count(), "n", store=store)
             counter = Sum("n")
-        counts = counted.group_by("word").persistent_aggregate(state, counter, "count")
+        field = "count bigint" if tasked else "count"  # the type of what user code makes isn't known
+        counts = counted.group_by("word").persistent_aggregate(state, counter, field)
         words.new_drpc_stream("count").state_query(counts, "args", MapGet(), "count bigint").project("count")
         return words
 
@@ -253,7 +258,8 @@ class Program:
 
     def _counts(self, what: dict[str, Any]) -> bool:
         """Whether all is counted; not where the nemesis is at the servers just now."""
-        plain: dict[str, Any] = {"per_window": 0, "window_secs": 0, "together": False, "churn": "", "beside": []}
+        plain: dict[str, Any] = {"per_window": 0, "window_secs": 0, "churn": "", "beside": []}
+        plain |= {"tasked": False, "together": False}
         started = self.run(**what, orders={}, shares=True, asks=False, **plain)
         while self.query is None and started.is_alive():
             threading.Event().wait(0.1)

@@ -67,6 +67,17 @@ class Copying:
 @fault("staging-worker-killed")
 def _(case: Case) -> None:
     """C2: Python workers die while they stage; Spark runs their tasks again, and nothing of the dead is merged."""
+    _workers_killed(case)
+
+
+@fault("tasked-worker-killed")
+def _(case: Case) -> None:
+    """C2: the same in the commit, while tasks change the state by user code."""
+    case.tasked = True
+    _workers_killed(case)
+
+
+def _workers_killed(case: Case) -> None:
     case.shares = False
     case.pair()
     for _ in range(3):
@@ -79,6 +90,17 @@ def _(case: Case) -> None:
 @fault("staging-twice")
 def _(case: Case) -> None:
     """C1, C4: a task stages a second time, as its first run stands still, then as its executor dies: one is merged."""
+    _staged_twice(case)
+
+
+@fault("tasked-twice")
+def _(case: Case) -> None:
+    """C1, C4: the same in the commit: a task that changes the state runs twice, then its executor is lost."""
+    case.tasked = True
+    _staged_twice(case)
+
+
+def _staged_twice(case: Case) -> None:
     case.shares = False
     given = " ".join(f"--conf {name}={value}" for name, value in SPECULATING.items())
     cluster = SparkCluster(case.world.directory / case.topology)
@@ -114,6 +136,21 @@ def _(case: Case) -> None:
         stopped = monotonic()
         case.await_takeover(standby, stopped)
         happened(not psutil.pid_exists(merging), "the merge of the first was ended")
+    case.await_commits(2, since=stopped)
+    leader.go_on()
+    ended = leader.await_event("ended", case.topology)
+    happened(ended["error"] == "FencedError", f"the first ends fenced, not by {ended}")
+
+
+@fault("takeover-in-tasks")
+def _(case: Case) -> None:
+    """A7: the leader stands still in a commit, and its tasks stage to the end: nothing of that is merged."""
+    case.tasked, case.shares = True, False
+    leader, standby = case.pair()
+    with _copying(case):
+        leader.pause()
+        stopped = monotonic()
+    case.await_takeover(standby, stopped)
     case.await_commits(2, since=stopped)
     leader.go_on()
     ended = leader.await_event("ended", case.topology)
