@@ -38,6 +38,7 @@ class Sizes:
         rows: rows of `benchmarks.rows`.
         window_rows: rows of a batch in `windows`; 0: that part is left out.
         window_keys: keys of these rows.
+        nexmark_rows: events of a batch in `nexmark`; 0: that part is left out.
         placement_rows: rows of a batch in `placement`; 0: that part is left out.
         sink_rows: rows of a batch in `sinks`.
         sink_batches: such batches of each turn.
@@ -83,6 +84,7 @@ class Sizes:
     rows: int
     window_rows: int
     window_keys: int
+    nexmark_rows: int
     placement_rows: int
     sink_rows: int
     sink_batches: int
@@ -129,6 +131,7 @@ FULL = Sizes(
     rows=300_000,
     window_rows=100_000,
     window_keys=1_000,
+    nexmark_rows=100_000,
     placement_rows=100_000,
     sink_rows=1_000_000,
     sink_batches=3,
@@ -176,6 +179,7 @@ QUICK = Sizes(
     rows=0,
     window_rows=100_000,
     window_keys=1_000,
+    nexmark_rows=100_000,
     placement_rows=100_000,
     sink_rows=0,
     sink_batches=0,
@@ -223,6 +227,7 @@ TINY = Sizes(
     rows=100,
     window_rows=50,
     window_keys=10,
+    nexmark_rows=50,
     placement_rows=50,
     sink_rows=50,
     sink_batches=1,
