@@ -30,7 +30,7 @@ from tests.servers.zookeeper import Ensemble
 os.environ.setdefault("SPARK_SUBMIT_OPTS", quick())  # of each JVM that a test has Spark start
 
 settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile("ci", max_examples=200, deadline=None, print_blob=True)
+settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
 settings.load_profile("ci" if IS_CI else "dev")
 
 

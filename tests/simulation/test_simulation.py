@@ -17,7 +17,7 @@ from tests.simulation.run import simulate
 
 RULES_PAGE = Path(__file__).parents[2] / "docs/explanation/rules.md"
 IS_CI = os.environ.get("CI", "").lower() == "true"
-FIXED, NEW = (200, 100) if IS_CI else (60, 20)
+FIXED, NEW = (100, 50) if IS_CI else (60, 20)
 LIKELY = (0, 22, 214)
 """Seeds that broke a gate when it was last looked; they save the search, which finds others if worlds have changed."""
 

@@ -407,7 +407,7 @@ def test_all_of_a_json_log_is_json_and_says_what_it_is_about(
     assert "ValueError: no room" in last["traceback"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_a_second_signal_stops_at_once(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
