@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, Failing, config, select
-from trident_py import FileSpout, SQLiteState, Sum, TridentConfig, TridentTopology
+from trident_py import FileSpout, SQLiteState, SQLSink, Sum, TridentConfig, TridentTopology
 from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.files.columns import whole_format
 
@@ -49,6 +49,29 @@ def test_the_rows_are_those_that_spark_reads_from_what_it_has_written(
     sparks = spark.read.schema(given.schema).format(kind).load(path).toArrow()
     assert ours.drop_columns(["_path", "_position"]).to_pylist() == sparks.to_pylist()
     assert ours.column("_position").to_pylist() == list(range(1000))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_values_in_the_names_of_folders_are_those_that_spark_has_written(
+    spark: SparkSession, config: TridentConfig, tmp_path: Path, kind: str
+) -> None:
+    odd = "element_at(array('a b', NULL, 'c=d', 'e/f', '%41', 'ö', '.g'), CAST(id % 7 AS int) + 1)"
+    given = spark.range(21).selectExpr(
+        "id AS n", f"{odd} AS odd", "date_add(DATE'2024-02-28', CAST(id % 3 AS int)) AS day"
+    )
+    given.repartition(1).write.partitionBy("day", "odd").format(kind).save(str(tmp_path / "made"))
+    schema, topology = "day date, n bigint, odd string", TridentTopology("folders")
+    files = FileSpout(
+        *(tmp_path / "made" / "day=*" / "odd=*" / "part-*",),
+        **{"format": kind, "schema": schema, "partition_by": ["day", "odd"], "settled": timedelta(0)},
+    )
+    found = SQLSink(f"sqlite:///{tmp_path / 'found.db'}", "found")
+    topology.new_stream("files", files).project("day", "n", "odd").write_to(found)
+    with topology.start(config, spark=spark) as query:
+        query.process_all_available(PATIENCE_SECONDS)
+    sparks = spark.read.schema(schema).format(kind).load(str(tmp_path / "made")).select("day", "n", "odd").collect()
+    rows = select(tmp_path / "found.db", "SELECT day, n, odd FROM found ORDER BY n")
+    assert rows == sorted(((str(day), n, odd) for day, n, odd in sparks), key=lambda row: row[1])
 
 
 def test_each_row_counts_once_over_a_failed_commit_and_a_restart(

@@ -25,6 +25,7 @@ from trident_py.spouts.files.columns import ColumnFormat, WholeFormat
 from trident_py.spouts.files.content import is_compressed
 from trident_py.spouts.files.corrections import corrected
 from trident_py.spouts.files.cursor import STILL_SECONDS, FileCursor
+from trident_py.spouts.files.folders import FolderFields, in_folders
 from trident_py.spouts.files.following import FollowedFiles
 from trident_py.spouts.files.formats import TextLines, format_of
 from trident_py.spouts.files.lines import LineReader, Piece
@@ -92,6 +93,8 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         on_bad_file: the treatment of a file that should be in Parquet or ORC, and isn't. ``"fail"`` ends the query.
             ``"skip"`` leaves the file out, and reports it in the query's progress.
         settled: the time without a change after which a file that is read as a whole is complete.
+        partition_by: the fields of the schema that the files lack, because their values are in the names of folders,
+            such as ``day=2026-11-28``.
 
     Raises:
         TopologyError: an argument can't work.
@@ -112,6 +115,7 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         on_decode_error: str = "fail",
         on_bad_file: str = "fail",
         settled: timedelta = SETTLED,
+        partition_by: str | Sequence[str] = (),
     ) -> None:
         PathPattern.of(glob)
         if type(max_bytes_per_batch) is not int or max_bytes_per_batch < 1:
@@ -126,13 +130,15 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             raise TopologyError(f"settled is a timedelta of 0 s or more, not {shown(settled)}")
         self._settled = settled
         text = TextLines(_encoding(encoding), errors)
-        self._format = format_of(format, schema, options, on_decode_error, text)
-        self.output_schema = self._format.fields
+        folders = FolderFields.of(schema, partition_by) if partition_by else None
+        found = format_of(format, folders.in_files if folders else schema, options, on_decode_error, text)
         if on_bad_file not in ("fail", "skip"):
             raise TopologyError(f"on_bad_file is 'fail' or 'skip', not {shown(on_bad_file)}")
-        if on_bad_file == "skip" and not isinstance(self._format, ColumnFormat):
+        if on_bad_file == "skip" and not isinstance(found, ColumnFormat):
             raise TopologyError(f"format={format!r} takes no on_bad_file: any bytes may be such a file")
         self._skips_bad = on_bad_file == "skip"
+        self._format = in_folders(found, folders) if folders else found
+        self.output_schema = self._format.fields
 
     def details(self) -> Mapping[str, Json]:
         """Return the pattern; if it changes, unmatched files are ignored, and new ones are read from the start."""
