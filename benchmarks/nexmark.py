@@ -1,4 +1,4 @@
-"""Queries of Nexmark: events a second beside Structured Streaming with RocksDB, the checkpoint on the same disk.
+"""Queries of Nexmark: events a second, compared with Structured Streaming and RocksDB on the same disk.
 
     python -m benchmarks nexmark [--sizes full] [--out DIR]
 
@@ -60,7 +60,7 @@ class Query:
         name: its number and what it finds.
         declared: declares it over a stream of events, with a store for its rows; returns the results.
         streaming: makes it of a streaming DataFrame of events; its results are numbers.
-        closed: what is made of the results of one batch, if that is more than they are.
+        closed: changes the results of one batch into those that are stored.
     """
 
     name: str
@@ -197,7 +197,7 @@ class Course:
         stage: for directories and ZooKeeper.
         spark: the session of both.
         inputs: files of events.
-        query: what they do.
+        query: the query that both run.
     """
 
     stage: Stage

@@ -106,7 +106,7 @@ class Explorer:
     def _stores(self) -> dict[str, Store]:
         scope = self.scope
         stores = {
-            f"store{n}": Store(f"store{n}", kind, self.rules, scope.inline, scope.locks)
+            f"store{n}": Store(f"store{n}", kind, self.rules, scope.inline, scope.locks, tasked=scope.tasked)
             for n, kind in enumerate(scope.stores)
         }
         for name, read in scope.reads.items():

@@ -21,6 +21,7 @@ UNDO, COMPARE = StoreKind.UNDO, StoreKind.COMPARE
 AWAY = {"coordinator fails": 1, "source away": 1}
 OLD = {"back up": 1, "old ZooKeeper": 1}
 LATE = {"commit lost": 1, "commit lands late": 1}
+RESTARTS = {"store restarts": 1}
 
 THREE: dict[str, Any] = {"shares": True, "rows": 3, "max_spout_pending": 3}
 """Two transactions meet in a job, and in a commit, while a third one is on its way."""
@@ -65,6 +66,9 @@ SCOPES = {
         Scope("a leader that is cut off", {"expiry": 1}, rows=1),
         Scope("a database's lock, and a leader that is cut off", {"expiry": 1}, rows=1, locks=True),
         Scope("a store that restarts, and a silence", {"store restarts": 1, "timeout": 1}, inline=False),
+        Scope("changed by tasks: a crash at any step", {"crash at a step": 1}, tasked=True),
+        Scope("changed by tasks: a commit that lands late, and a restart", {**LATE, **RESTARTS}, rows=1, tasked=True),
+        Scope("changed by tasks, in one database: a late commit", {**LATE}, together=True, tasked=True, **TWO_STORES),
         Scope("batches of any size, and a silence", {"timeout": 1}, any_size=True),
         Scope("two stores, and a crash at any step", {"crash at a step": 1}, stores=(UNDO, COMPARE)),
         Scope("opaque: a silence", {"timeout": 1}, exact=False),
@@ -256,6 +260,7 @@ GATE = {
     "undo": "opaque: a commit that lands late",
     "compared content": "opaque: a store that can't undo",
     "verified staging": "a store that restarts, and a silence",
+    "values as of the one before": "changed by tasks: a commit that lands late, and a restart",
     "store, then announce": "a crash at any step",
     "owed successes": "a crash at any step",
     "standing definitions": "batches of any size, and a silence",

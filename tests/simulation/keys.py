@@ -115,6 +115,7 @@ def _store(store: Store) -> Any:
         tuple(store.ledger),
         fence and (fence.epoch, fence.token, fence.group_first),
         tuple(sorted(store.staged)),
+        tuple(sorted((token, tuple(sorted(values.items()))) for token, values in store.worked.items())),
         str(store.holder),
         store.highest_epoch,
         store.lags,

@@ -48,6 +48,7 @@ from trident_py.engine.plane.instructions import (
     Answer,
     CancelEmit,
     CancelJob,
+    CancelStaging,
     CommitStep,
     DeliverSuccess,
     Emit,
@@ -135,7 +136,9 @@ class Plane:
                     name=name,
                     spouts=store.reads or frozenset(world.sources),
                     is_shareable=world.shares,
-                    capabilities=Capabilities(keeps_alive=store.remembers, is_fenced=store.remembers),
+                    capabilities=Capabilities(
+                        keeps_alive=store.remembers, is_fenced=store.remembers, stages_in_commit=store.tasked
+                    ),
                     collects=frozenset(each.name for each in self.process.outputs.values() if each.leaves_out)
                     if store.collects
                     else frozenset(),
@@ -292,8 +295,8 @@ class Plane:
                 self.process.post(kind, EMIT_SECONDS, instruction)
             case DeliverSuccess(attempt, number, spout):
                 self.process.post("success", EMIT_SECONDS, attempt, number, spout, lane=f"successes {spout}")
-            case Post() | CancelEmit():
-                pass  # posted in order; and an emission is short
+            case Post() | CancelEmit() | CancelStaging():
+                pass  # posted in order; an emission is short, and so is what tasks do in a commit
             case _:
                 raise TypeError(f"nobody does {instruction} here")
 
@@ -570,6 +573,9 @@ class Plane:
             else None
             for each in step.branches
         }
+        for name, rows in sent.items():
+            if world.stores[name].tasked:
+                world.stores[name].work(groups[name], rows or ())
         if self._commits_together:
             world.send_together(self.process, groups, sent)
             return

@@ -30,6 +30,7 @@ RULES = {
     "undo": "changes of an older attempt are rolled back before a newer attempt is applied",
     "compared content": "a store that can't undo refuses other content under the same txid",
     "verified staging": "a commit merges all reported rows, or fails",
+    "values as of the one before": "tasks that change a state read its values as of the transaction before",
     "reconciliation": "a takeover compares the states with the record",
     "store, then announce": "an announcement comes only after the data that it depends on are durable",
     "owed successes": "a takeover delivers the successes that an earlier leader owed",

@@ -100,6 +100,14 @@ def collect(world: World, seed: int) -> bool:
     return True
 
 
+def change_by_tasks(world: World, seed: int) -> None:
+    """Have tasks make the values of some states, if nothing is fed by their new values."""
+    chance, feeding = random.Random(f"{seed} tasked"), {store.fed_by for store in world.stores.values()}
+    for store in world.stores.values():
+        may = store.kind is StoreKind.UNDO and store.inline and not store.fed_by and store.name not in feeding
+        store.tasked = may and chance.random() < 0.4
+
+
 def world_of(dice: Dice, rules: Rules) -> World:
     """A world whose size, kinds and faults are drawn from a seed."""
     chance = dice.random
@@ -137,6 +145,7 @@ def world_of(dice: Dice, rules: Rules) -> World:
     park(world, dice.seed)
     if collect(world, dice.seed):
         dice.rates = {**dice.rates, "a row raises": max(0.15, dice.rates["a row raises"])}
+    change_by_tasks(world, dice.seed)
     residents = random.Random(f"{dice.seed} residents")
     world.residents = residents.choice([0, 1, 1, 2]) if world.shares else 0
     world.processes = [Process(world, number) for number in range(chance.choice([1, 2, 2, 3]))]

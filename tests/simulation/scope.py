@@ -21,6 +21,7 @@ class Scope:
         budgets: how often each fault may happen in one history.
         inline: whether rows travel with a commit, or are staged in the store.
         locks: whether a commit takes a lock first, and lands later.
+        tasked: whether tasks make the values of states in the commit.
         exact: whether the source gives every transaction again as it was.
         learns: whether only emitting a batch tells what it consists of.
         gathers: whether a turn may come late, and find several messages; otherwise each message has a turn of its own.
@@ -54,6 +55,7 @@ class Scope:
     stores: tuple[StoreKind, ...] = (StoreKind.UNDO,)
     inline: bool = True
     locks: bool = False
+    tasked: bool = False
     exact: bool = True
     learns: bool = False
     gathers: bool = False

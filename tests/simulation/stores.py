@@ -36,6 +36,8 @@ Sent: TypeAlias = Given | None
 """Those of a commit; None: they are in the store."""
 
 KEYS = 3
+NEVER = 10**15
+"""A transaction that nobody comes to."""
 
 
 class StoreKind(StrEnum):
@@ -214,6 +216,8 @@ class Store:
         leaves_out: whether bad rows are left out of it.
         collects: whether it has only these, each under the name of its source and the store that left it out. A row
             that it has no longer is there once more, with a negative position.
+        tasked: whether tasks make its values by user code, in the commit, and stage them.
+        worked: the values that they have staged, by token.
     """
 
     name: str
@@ -232,6 +236,8 @@ class Store:
     fed_by: str = ""
     leaves_out: bool = False
     collects: bool = False
+    tasked: bool = False
+    worked: dict[CommitToken, dict[str, int]] = field(factory=dict)
     state: MemoryMapState[int] = field(factory=MemoryMapState)
 
     @property
@@ -270,19 +276,31 @@ class Store:
             )
         if not self.inline:
             self.staged = {token: rows for token, rows in self.staged.items() if token.epoch >= epoch}
+        self.worked = {token: values for token, values in self.worked.items() if token.epoch >= epoch}
         return fence.token
 
     def stage(self, tx: SinkTransaction, rows: Rows) -> None:
         """Keep what was prepared, under the attempt's token."""
         self.staged[tx.token] = rows
 
+    def work(self, group: Group, sent: Given) -> None:
+        """Tasks read the values as of the transaction before, change them by the rows, and stage them."""
+        first = group[0].txid if self.rules.has("values as of the one before") else NEVER
+        values = Counter(key_of(row) for entry in self.ledger if entry.token.txid < first for row in entry.rows)
+        for tx, rows in zip(group, sent, strict=True):
+            added = Counter(map(key_of, rows))
+            values.update(added)
+            self.worked[tx.token] = {key: values[key] for key in added}
+
     def discard(self, tx: SinkTransaction) -> None:
         """The attempt will never commit."""
         self.staged.pop(tx.token, None)
+        self.worked.pop(tx.token, None)
 
     def restart(self) -> None:
         """What was staged in it and not committed is gone."""
         self.holder = None
+        self.worked.clear()
         if not self.inline:
             self.staged.clear()
 
@@ -386,10 +404,16 @@ class Store:
 
     def _change(self, group: Group, due: Sequence[SinkTransaction], given: Mapping[SinkTransaction, Rows]) -> None:
         if self.kind is StoreKind.UNDO and due:
+            if self.tasked and any(given[tx] and tx.token not in self.worked for tx in due):
+                raise StoreBusyException(f"{self.name}: values that {due[-1].token} staged are gone")
             self.state.begin_group(group)
             for tx in due:
-                counts = Counter(map(key_of, given[tx]))
                 self.state.begin_member(tx)
+                if self.tasked:
+                    new = self.worked.get(tx.token, {})
+                    self.state.multi_put([[key] for key in new], list(new.values()))
+                    continue
+                counts = Counter(map(key_of, given[tx]))
                 self.state.multi_update([[key] for key in counts], [_adding(count) for count in counts.values()])
             self.state.commit_group()
         elif self.remembers and due:

@@ -61,10 +61,8 @@ def test_values_in_the_names_of_folders_are_those_that_spark_has_written(
     )
     given.repartition(1).write.partitionBy("day", "odd").format(kind).save(str(tmp_path / "made"))
     schema, topology = "day date, n bigint, odd string", TridentTopology("folders")
-    files = FileSpout(
-        *(tmp_path / "made" / "day=*" / "odd=*" / "part-*",),
-        **{"format": kind, "schema": schema, "partition_by": ["day", "odd"], "settled": timedelta(0)},
-    )
+    glob, folders = tmp_path / "made" / "day=*" / "odd=*" / "part-*", ["day", "odd"]
+    files = FileSpout(glob, format=kind, schema=schema, partition_by=folders, settled=timedelta(0))
     found = SQLSink(f"sqlite:///{tmp_path / 'found.db'}", "found")
     topology.new_stream("files", files).project("day", "n", "odd").write_to(found)
     with topology.start(config, spark=spark) as query:
