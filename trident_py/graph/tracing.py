@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attrs import evolve, frozen
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
@@ -63,6 +63,11 @@ def carry(node: Node) -> Node:
 
 
 def _carried(node: Node, *, is_native: bool) -> Node:
+    if PARTITION in node.fields.names:
+        raise TopologyError(
+            f"{node.operation.title} has a field {PARTITION!r}, the name under which rows carry the partition of their "
+            f"spout; to fix this: rename it, or name the partitions by by="
+        )
     if node.source is not None:
         operation = _partitions(node.source, is_native=is_native)
         return Node(operation, (node,), with_partition(node.fields), None, node.phase)
@@ -83,9 +88,32 @@ class PartitionStep(Step):
         for row, view in zip(rows, views, strict=True):
             name = known.get(view)
             if name is None:
-                name = known[view] = "/".join(str(value) for value in view if value is not None)
+                name = known[view] = "/".join(map(_written, view))
             made.append((name, *row))
         return made
+
+
+_NULL = "%0"
+_ESCAPES = (("%", "%25"), ("/", "%2F"))
+"""Different values have different names: so ``/`` is only between them."""
+
+
+def _written(value: object) -> str:
+    """Return a value as it is in the name of a partition."""
+    if value is None:
+        return _NULL
+    text = str(value)
+    for each, escaped in _ESCAPES:
+        text = text.replace(each, escaped)
+    return text
+
+
+def _column(name: str) -> Column:
+    """Return the same for a column."""
+    text = column(name).cast("string")
+    for each, escaped in _ESCAPES:
+        text = F.replace(text, F.lit(each), F.lit(escaped))
+    return F.coalesce(text, F.lit(_NULL))
 
 
 def _partitions(source: Source, *, is_native: bool) -> RowOperation:
@@ -96,8 +124,7 @@ def _partitions(source: Source, *, is_native: bool) -> RowOperation:
         return PartitionStep(title=source.title, source=tuple(fields.names), in_fields=names, target=target)
 
     def native(frame: DataFrame, seen: Sequence[str], tags: Sequence[str]) -> DataFrame:
-        # As in the step: nulls are left out.
-        name = F.concat_ws("/", *(column(each).cast("string") for each in names)).alias(PARTITION)
+        name = F.concat_ws("/", *map(_column, names)).alias(PARTITION)
         return frame.select(*map(column, tags), name, *map(column, seen))
 
     return RowOperation(f"the partitions of {source.tx_id!r}", step, native if is_native else None)

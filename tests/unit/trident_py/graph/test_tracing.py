@@ -277,6 +277,13 @@ def test_partition_fields_that_can_not_work_are_refused() -> None:
             TridentTopology("parted").new_stream("parted", spout(SCHEMA, 1))
 
 
+def test_a_field_with_the_name_of_the_carried_one_is_refused() -> None:
+    stream = TridentTopology("parted").new_stream("parted", Parted(SCHEMA, 1))
+    mapped = stream.map(tuple, "topic string, _trident_partition int, n bigint, at timestamp")
+    with pytest.raises(TopologyError, match=r"map.* has a field '_trident_partition', .* name the partitions by by="):
+        plan(windowed(mapped)._graph)
+
+
 # --- another version --------------------------------------------------------------------------------------------------
 
 
