@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import subprocess
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -29,6 +30,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.servers.kafka import KafkaBroker, tools_command
+from tests.servers.schema_registry import registry_running
+from tests.topologies import until
 from trident_py import (
     Count,
     KafkaSpout,
@@ -352,6 +355,34 @@ def test_avro_is_decoded_where_it_is_read(topic: Topic) -> None:
     spout = topic.spout(value="avro", schema=json.dumps(shop))
     topic.count(spout, lambda stream: stream.map(lambda row: (f"{row.value.item} {row.value.price}",), "value string"))
     assert topic.counts == {"cup 1.50": 1}
+
+
+def test_values_of_a_schema_registry_wait_for_it_and_count_once(topic: Topic) -> None:
+    topic.make()
+    old: dict[str, Any] = {"type": "record", "name": "Shop", "fields": [{"name": "item", "type": "string"}]}
+    more = {"name": "price", "type": "int", "default": 7}
+    new, producer = {**old, "fields": [*old["fields"], more]}, Producer({"bootstrap.servers": topic.broker.servers})
+    with registry_running() as registry:
+        registry.answers = 503
+        for schema, value in ((old, {"item": "cup"}), (new, {"item": "tea", "price": 3})):
+            stream = BytesIO()
+            fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+            number = registry.register("shops-value", schema)
+            producer.produce(topic.name, value=b"\0" + number.to_bytes(4, "big") + stream.getvalue())
+        assert producer.flush(30) == 0
+
+        def mend() -> None:
+            until(lambda: len(registry.asked) > 2)
+            registry.answers = 200
+
+        mending = threading.Thread(target=mend)
+        mending.start()
+        spout = topic.spout(value="avro", schema=json.dumps(new), registry=registry.url)
+        topic.count(
+            spout, lambda stream: stream.map(lambda row: (f"{row.value.item} {row.value.price}",), "value string")
+        )
+        mending.join()
+    assert topic.counts == {"cup 7": 1, "tea 3": 1}
 
 
 def test_lag_is_what_no_batch_has_yet(topic: Topic) -> None:

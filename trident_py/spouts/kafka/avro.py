@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 
 from trident_py.errors import ConfigError, TopologyError
 from trident_py.rows.schema import shown
+from trident_py.spouts.kafka.registry import HEAD_BYTES, MAGIC, SchemaRegistry
 
 DECIMAL_DIGITS_MAX = 38
 _DIGITS = Context(prec=DECIMAL_DIGITS_MAX)
@@ -68,22 +69,51 @@ def avro_type(schema: Any) -> t.DataType:
 
 def avro_decoder(schema: Any) -> Callable[[bytes], Any]:
     """Return a function that decodes a value of a schema of `avro_schema`; it raises ValueError for invalid bytes."""
+    read, parsed = _fastavro().schemaless_reader, _parsed(schema)
+    return lambda value: _decoded(read, BytesIO(value), len(value), (parsed, None))
+
+
+def registered_decoder(schema: Any, registry: SchemaRegistry) -> Callable[[bytes], Any]:
+    """Return a function that decodes a value that begins with the id of the schema with which it was written.
+
+    The value is converted to ``schema``, by Avro's rules. The function raises ValueError for invalid bytes, and as
+    `SchemaRegistry.schemas` does.
+    """
+    read, reader, writers = _fastavro().schemaless_reader, _parsed(schema), dict[int, Any]()
+
+    def decode(value: bytes) -> Any:
+        if len(value) < HEAD_BYTES or not value.startswith(MAGIC):
+            raise ValueError("it doesn't begin with a zero and the id of a schema")
+        number = int.from_bytes(value[1:HEAD_BYTES], "big")
+        if number not in writers:
+            *others, last = map(_known_logical_types, registry.schemas(number))
+            writers[number] = _parsed(last, others)
+        stream = BytesIO(value)
+        stream.seek(HEAD_BYTES)
+        return _decoded(read, stream, len(value), (writers[number], reader))
+
+    return decode
+
+
+def _parsed(schema: Any, others: Sequence[Any] = ()) -> Any:
+    """Return a schema in the form that fastavro reads by; it may refer to names of ``others``."""
     fastavro = _fastavro()
     for kind in ("bytes", "fixed"):
         fastavro.read.LOGICAL_READERS[f"{kind}-{_EXACT}"] = _exact_decimal
-    parsed = fastavro.parse_schema(_with_exact_decimals(schema))
+    named: dict[str, Any] = {}
+    for each in others:
+        fastavro.parse_schema(_with_exact_decimals(each), named_schemas=named)
+    return fastavro.parse_schema(_with_exact_decimals(schema), named_schemas=named)
 
-    def decode(value: bytes) -> Any:
-        stream = BytesIO(value)
-        try:
-            found = fastavro.schemaless_reader(stream, parsed, None)
-        except (EOFError, LookupError) as error:
-            raise ValueError(f"{type(error).__name__} at byte {stream.tell()}: {error}") from error
-        if stream.tell() < len(value):
-            raise ValueError(f"it ends at byte {stream.tell()} of {len(value)}")
-        return found
 
-    return decode
+def _decoded(read: Callable[..., Any], stream: BytesIO, size: int, schemas: tuple[Any, Any]) -> Any:
+    try:
+        found = read(stream, *schemas)
+    except (EOFError, LookupError) as error:
+        raise ValueError(f"{type(error).__name__} at byte {stream.tell()}: {error}") from error
+    if stream.tell() < size:
+        raise ValueError(f"it ends at byte {stream.tell()} of {size}")
+    return found
 
 
 def _with_exact_decimals(schema: Any) -> Any:

@@ -57,11 +57,13 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         group_id: the group for which the offsets of each batch are committed once it has succeeded, for Kafka's tools.
         value: the format of ``value``: ``"binary"``, ``"string"`` (UTF-8), ``"json"`` or ``"avro"``. JSON is an object
             with the fields of ``schema``. Avro is one value of the Avro schema ``schema``, with nothing before or after
-            it.
+            it, unless there is a ``registry``.
         schema: for JSON the fields, as DDL or a StructType; JSON has dates, timestamps and decimals as text. For Avro
             the schema's own JSON text.
         on_decode_error: the treatment of a value that is not in this format. ``"fail"``: the topology ends and names
             it. ``"null"``: it is NULL. ``"skip"``: its record is left out.
+        registry: the URL of a schema registry, if Avro values begin with the id of the schema with which they were
+            written, as Confluent's serializers write them. They are converted to ``schema``. The URL is never printed.
         options: librdkafka's options, such as ``security.protocol``; never printed.
 
     Raises:
@@ -86,6 +88,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         value: str = "binary",
         schema: str | StructType | None = None,
         on_decode_error: str = "fail",
+        registry: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         servers = bootstrap_servers if isinstance(bootstrap_servers, str) else ",".join(bootstrap_servers)
@@ -97,7 +100,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
                 raise TopologyError(f"max_{name}_per_batch must be a whole number of at least 1, not {shown(limit)}")
         self._records_max, self._bytes_max = max_records_per_batch, max_bytes_per_batch
         self._group = group_id
-        self._values = ValueFormat.of(value, schema, on_decode_error)
+        self._values = ValueFormat.of(value, schema, on_decode_error, registry)
         group = {"group.id": group_id} if group_id else {}
         self._options = {**(options or {}), **group, "bootstrap.servers": servers}
         self._replay: Replay | None = None

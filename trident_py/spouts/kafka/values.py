@@ -9,10 +9,11 @@ import pyarrow as pa
 from attrs import frozen
 from pyspark.sql import types as t
 
-from trident_py.errors import SpoutError, TopologyError
+from trident_py.errors import FailedException, SpoutError, TopologyError
 from trident_py.rows.json_values import check_json_type, json_decoder
 from trident_py.rows.schema import arrow_array, schema_of, shown
-from trident_py.spouts.kafka.avro import avro_decoder, avro_schema, avro_type
+from trident_py.spouts.kafka.avro import avro_decoder, avro_schema, avro_type, registered_decoder
+from trident_py.spouts.kafka.registry import SchemaRegistry
 
 ON_ERROR = ("fail", "null", "skip")
 KINDS = ("binary", "string", "json", "avro")
@@ -29,15 +30,19 @@ class ValueFormat:
         type: their type in a row.
         on_error: the treatment of a value that can't be decoded, one of `ON_ERROR`.
         avro: the schema of Avro values, from `avro_schema`.
+        registry: where the schemas are with which Avro values were written; None: that is ``avro``.
     """
 
     kind: str
     type: t.DataType
     on_error: str
     avro: Any = None
+    registry: SchemaRegistry | None = None
 
     @classmethod
-    def of(cls, kind: object, schema: str | t.StructType | None, on_error: object) -> ValueFormat:
+    def of(
+        cls, kind: object, schema: str | t.StructType | None, on_error: object, registry: str | None = None
+    ) -> ValueFormat:
         """Return the format for a user's arguments.
 
         Raises:
@@ -48,10 +53,12 @@ class ValueFormat:
             raise TopologyError(f"value is one of {', '.join(map(repr, KINDS))}, not {shown(kind)}")
         if on_error not in ON_ERROR:
             raise TopologyError(f"on_decode_error is one of {', '.join(map(repr, ON_ERROR))}, not {shown(on_error)}")
+        if registry is not None and kind != "avro":
+            raise TopologyError(f"value={kind!r} takes no registry")
         match kind:
             case "avro":
-                avro = avro_schema(schema)
-                return cls("avro", avro_type(avro), str(on_error), avro)
+                avro, found = avro_schema(schema), None if registry is None else SchemaRegistry(registry)
+                return cls("avro", avro_type(avro), str(on_error), avro, found)
             case "json":
                 if schema is None:
                     raise TopologyError("value='json' needs schema=, the fields of the objects")
@@ -75,7 +82,8 @@ class ValueFormat:
             where: names the record of a number, for errors.
 
         Raises:
-            SpoutError: a value can't be read, and must not be left out.
+            SpoutError: a value can't be read, and must not be left out; or as `SchemaRegistry.schemas` raises it.
+            FailedException: the schema registry doesn't have a schema now.
         """
         numbers = list(range(len(values)))
         if self.kind == "binary":
@@ -83,6 +91,8 @@ class ValueFormat:
         decode = self._decoder
         try:
             return arrow_array([None if value is None else decode(value) for value in values], self.field), numbers
+        except (FailedException, SpoutError):  # of the registry
+            raise
         except Exception:  # noqa: BLE001 - whatever it is, it is of one of the records
             return self._one_by_one(values, where)
 
@@ -92,6 +102,8 @@ class ValueFormat:
             try:
                 decoded = None if value is None else decode(value)
                 arrow_array([decoded], self.field)
+            except (FailedException, SpoutError):
+                raise
             except Exception as error:
                 if self.on_error == "fail":
                     raise SpoutError(
@@ -112,5 +124,5 @@ class ValueFormat:
             case "string":
                 return bytes.decode
             case "avro":
-                return avro_decoder(self.avro)
+                return registered_decoder(self.avro, self.registry) if self.registry else avro_decoder(self.avro)
         return json_decoder(self.type)

@@ -1,0 +1,90 @@
+"""Schemas of a schema registry, by the ids that Confluent's serializers write before each value."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+from urllib.request import Request, urlopen
+
+from attrs import field, frozen
+
+from coordinators.values.secret import Secret, as_secret
+from trident_py.errors import FailedException, SpoutError, TopologyError
+
+MAGIC = b"\0"
+"""The first byte of each value; four bytes with the id follow."""
+
+HEAD_BYTES = 5
+TIMEOUT_SECONDS = 10.0
+_ACCEPT = "application/vnd.schemaregistry.v1+json"
+_WAITED_FOR = {404, 408, 425, 429}
+"""The answers of a registry that may be others later: a follower may not know a new schema yet."""
+
+_kept: dict[tuple[Secret, int], tuple[Any, ...]] = {}
+"""The schemas of this process: an id never gets another one."""
+
+
+@frozen
+class SchemaRegistry:
+    """A registry with Confluent's HTTP interface.
+
+    Attributes:
+        url: ``http://[user:password@]host:port``, or with ``https``; never printed.
+    """
+
+    url: Secret = field(converter=as_secret)
+
+    def __attrs_post_init__(self) -> None:
+        parts = urlsplit(self.url.reveal())
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise TopologyError("registry is the URL of a schema registry, such as 'http://localhost:8081'")
+
+    def schemas(self, number: int) -> tuple[Any, ...]:
+        """Return the Avro schema with this id as JSON, after those that it refers to.
+
+        Raises:
+            FailedException: the registry can't be reached, or doesn't have it yet.
+            SpoutError: the registry refuses, or it is no Avro schema.
+        """
+        if (self.url, number) not in _kept:
+            found = self._get(f"/schemas/ids/{number}")
+            if (kind := found.get("schemaType", "AVRO")) != "AVRO":
+                raise SpoutError(f"schema {number} of {self} is {kind}; to fix this: read value='binary'")
+            _kept[self.url, number] = tuple(self._in_order(found))
+        return _kept[self.url, number]
+
+    def _in_order(self, found: Mapping[str, Any]) -> Iterator[Any]:
+        for each in found.get("references", ()):
+            subject = quote(each["subject"], safe="")
+            yield from self._in_order(self._get(f"/subjects/{subject}/versions/{each['version']}"))
+        yield json.loads(found["schema"])
+
+    def _get(self, path: str) -> Mapping[str, Any]:
+        parts = urlsplit(self.url.reveal())
+        place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=parts.path.rstrip("/") + path)
+        request = Request(place.geturl(), headers={"Accept": _ACCEPT})  # noqa: S310 - the scheme was checked
+        if parts.username is not None:
+            user = parts.netloc.rpartition("@")[0]
+            request.add_header("Authorization", f"Basic {base64.b64encode(unquote_to_bytes(user)).decode()}")
+        try:
+            with urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - the scheme was checked
+                found: Mapping[str, Any] = json.load(answer)
+                return found
+        except HTTPError as error:
+            with error:
+                if error.code < 500 and error.code not in _WAITED_FOR:
+                    raise SpoutError(
+                        f"{self} refuses {path}: {error.code} {error.reason}; to fix this: correct registry="
+                    ) from error
+                raise FailedException(f"{self} answers {error.code} {error.reason} to {path}") from error
+        except (URLError, HTTPException, OSError, ValueError) as error:
+            raise FailedException(f"{self} doesn't answer {path}: {error}") from error
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url.reveal())
+        return f"the schema registry at {parts.netloc.rpartition('@')[2]}"
