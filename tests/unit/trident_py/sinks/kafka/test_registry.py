@@ -12,7 +12,7 @@ import pytest
 
 from tests.servers.schema_registry import Registry, registry_running
 from trident_py import FailedException, SpoutError, TopologyError
-from trident_py.spouts.kafka.registry import SchemaRegistry
+from trident_py.sinks.kafka.registry import SchemaRegistry
 from trident_py.spouts.kafka.values import ValueFormat
 
 OLD: dict[str, Any] = {

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 
 from trident_py.errors import ConfigError, TopologyError
 from trident_py.rows.schema import shown
-from trident_py.spouts.kafka.registry import HEAD_BYTES, MAGIC, SchemaRegistry
+from trident_py.sinks.kafka.registry import HEAD_BYTES, MAGIC, SchemaRegistry
 
 DECIMAL_DIGITS_MAX = 38
 _DIGITS = Context(prec=DECIMAL_DIGITS_MAX)
