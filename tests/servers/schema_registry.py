@@ -76,6 +76,18 @@ def registry_running(user: str = "") -> Iterator[Registry]:
                 found = registry.found(self.path)
                 self._answer(200 if found else 404, found or {"error_code": 40403})
 
+        def do_POST(self) -> None:
+            registry.asked.append(self.path)
+            schema = json.loads(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"])
+            subject = unquote(self.path.split("/")[2])
+            if registry.answers != 200:
+                self._answer(registry.answers, {})
+            else:
+                known = (
+                    n for n in registry.versions.get(subject, []) if registry.schemas[n]["schema"] == json.dumps(schema)
+                )
+                self._answer(200, {"id": next(known, None) or registry.register(subject, schema)})
+
         def _answer(self, status: int, content: dict[str, Any]) -> None:
             body = json.dumps(content).encode()
             self.send_response(status)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from decimal import Decimal
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -24,13 +26,17 @@ from pyspark.sql import SparkSession
 
 from tests.faults.drivers import wait_until
 from tests.servers.kafka import KafkaBroker
+from tests.servers.schema_registry import registry_running
 from trident_py import (
     CommitToken,
     FencedError,
     FixedBatchSpout,
     KafkaSink,
+    KafkaSpout,
     SinkError,
     SinkTransaction,
+    SQLiteState,
+    Sum,
     TopologyKey,
     TransactionAttempt,
     TransactionKey,
@@ -522,6 +528,35 @@ def test_all_of_a_row_arrives(topic: Topic, spark: SparkSession) -> None:
     assert message.timestamp()[1] == 1_767_323_045_678
     consumer.close()
     assert topic.counts == {1: 1}
+
+
+def test_avro_values_of_a_registry_are_read_by_a_spout(topic: Topic, tmp_path: Path) -> None:
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+    fields = [{"name": "item", "type": "string"}, {"name": "price", "type": price}]
+    schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    with registry_running() as registry:
+        avro: dict[str, Any] = {"schema": schema, "registry": registry.url}
+        written, read = TridentTopology("written"), TridentTopology("read")
+        orders = FixedBatchSpout("item string, cents int", 2, ("tea", 150), ("cup", 299), ("tea", 150))
+        (
+            written.new_stream("orders", orders)
+            .map(
+                lambda row: ((row.item, Decimal(row.cents).scaleb(-2)),),
+                "value struct<item string, price decimal(10,2)>",
+            )
+            .write_to(KafkaSink(topic.broker.servers, topic.name, **avro))
+        )
+        run_batches(written)
+        spout = KafkaSpout(topic.broker.servers, topic.name, value="avro", **avro)
+        (
+            read.new_stream("orders", spout)
+            .map(lambda row: (row.value.item, row.value.price), "item string, price decimal(10,2)")
+            .group_by("item")
+            .persistent_aggregate(SQLiteState(tmp_path / "sums.db", table="sums"), Sum("price"), "sum")
+        )
+        run_batches(read)
+    with closing(sqlite3.connect(tmp_path / "sums.db")) as database:
+        assert dict(database.execute("SELECT item, sum FROM sums")) == {"tea": "3.00", "cup": "2.99"}
 
 
 TOPOLOGY = """

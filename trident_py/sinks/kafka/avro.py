@@ -73,6 +73,13 @@ def avro_decoder(schema: Any) -> Callable[[bytes], Any]:
     return lambda value: _decoded(read, BytesIO(value), len(value), (parsed, None))
 
 
+def avro_encoder(schema: Any) -> Callable[[BytesIO, Any], None]:
+    """Return a function that writes a value of a schema of `avro_schema`; it raises any exception if it doesn't fit."""
+    fastavro = _fastavro()
+    parsed = fastavro.parse_schema(schema)
+    return lambda stream, value: fastavro.schemaless_writer(stream, parsed, value, strict=True)
+
+
 def registered_decoder(schema: Any, registry: SchemaRegistry) -> Callable[[bytes], Any]:
     """Return a function that decodes a value that begins with the id of the schema with which it was written.
 

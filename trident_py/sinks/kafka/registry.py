@@ -14,14 +14,14 @@ from urllib.request import Request, urlopen
 from attrs import field, frozen
 
 from coordinators.values.secret import Secret, as_secret
-from trident_py.errors import FailedException, SpoutError, TopologyError
+from trident_py.errors import FailedException, SpoutError, TopologyError, TridentError
 
 MAGIC = b"\0"
 """The first byte of each value; four bytes with the id follow."""
 
 HEAD_BYTES = 5
 TIMEOUT_SECONDS = 10.0
-_ACCEPT = "application/vnd.schemaregistry.v1+json"
+_JSON = "application/vnd.schemaregistry.v1+json"
 _WAITED_FOR = {404, 408, 425, 429}
 """The answers of a registry that may be others later: a follower may not know a new schema yet."""
 
@@ -35,9 +35,13 @@ class SchemaRegistry:
 
     Attributes:
         url: ``http://[user:password@]host:port``, or with ``https``; never printed.
+        refused: the error if the registry refuses, or has another kind of schema.
+        away: the error if it can't be reached, or doesn't know an id yet.
     """
 
     url: Secret = field(converter=as_secret)
+    refused: type[TridentError] = SpoutError
+    away: type[FailedException] = FailedException
 
     def __attrs_post_init__(self) -> None:
         parts = urlsplit(self.url.reveal())
@@ -48,26 +52,35 @@ class SchemaRegistry:
         """Return the Avro schema with this id as JSON, after those that it refers to.
 
         Raises:
-            FailedException: the registry can't be reached, or doesn't have it yet.
-            SpoutError: the registry refuses, or it is no Avro schema.
+            FailedException, TridentError: as `away` and `refused`.
         """
         if (self.url, number) not in _kept:
-            found = self._get(f"/schemas/ids/{number}")
+            found = self._asked(f"/schemas/ids/{number}")
             if (kind := found.get("schemaType", "AVRO")) != "AVRO":
-                raise SpoutError(f"schema {number} of {self} is {kind}; to fix this: read value='binary'")
+                raise self.refused(f"schema {number} of {self} is {kind}; to fix this: read value='binary'")
             _kept[self.url, number] = tuple(self._in_order(found))
         return _kept[self.url, number]
 
     def _in_order(self, found: Mapping[str, Any]) -> Iterator[Any]:
         for each in found.get("references", ()):
             subject = quote(each["subject"], safe="")
-            yield from self._in_order(self._get(f"/subjects/{subject}/versions/{each['version']}"))
+            yield from self._in_order(self._asked(f"/subjects/{subject}/versions/{each['version']}"))
         yield json.loads(found["schema"])
 
-    def _get(self, path: str) -> Mapping[str, Any]:
+    def register(self, subject: str, schema: str) -> int:
+        """Return the id of an Avro schema of a subject, which is registered if it isn't yet.
+
+        Raises:
+            FailedException, TridentError: as `away` and `refused`.
+        """
+        answer = self._asked(f"/subjects/{quote(subject, safe='')}/versions", json.dumps({"schema": schema}).encode())
+        return int(answer["id"])
+
+    def _asked(self, path: str, body: bytes | None = None) -> Mapping[str, Any]:
         parts = urlsplit(self.url.reveal())
         place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=parts.path.rstrip("/") + path)
-        request = Request(place.geturl(), headers={"Accept": _ACCEPT})  # noqa: S310 - the scheme was checked
+        headers = {"Accept": _JSON, **({"Content-Type": _JSON} if body else {})}
+        request = Request(place.geturl(), body, headers)  # noqa: S310 - the scheme was checked
         if parts.username is not None:
             user = parts.netloc.rpartition("@")[0]
             request.add_header("Authorization", f"Basic {base64.b64encode(unquote_to_bytes(user)).decode()}")
@@ -78,12 +91,12 @@ class SchemaRegistry:
         except HTTPError as error:
             with error:
                 if error.code < 500 and error.code not in _WAITED_FOR:
-                    raise SpoutError(
+                    raise self.refused(
                         f"{self} refuses {path}: {error.code} {error.reason}; to fix this: correct registry="
                     ) from error
-                raise FailedException(f"{self} answers {error.code} {error.reason} to {path}") from error
+                raise self.away(f"{self} answers {error.code} {error.reason} to {path}") from error
         except (URLError, HTTPException, OSError, ValueError) as error:
-            raise FailedException(f"{self} doesn't answer {path}: {error}") from error
+            raise self.away(f"{self} doesn't answer {path}: {error}") from error
 
     def __str__(self) -> str:
         parts = urlsplit(self.url.reveal())

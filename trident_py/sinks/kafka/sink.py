@@ -11,6 +11,7 @@ from coordinators.values.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, RowsSink, SinkTransaction, TopologyKey
 from trident_py.rows.schema import shown
+from trident_py.sinks.kafka.avro_values import AvroValues
 from trident_py.sinks.kafka.records import TOPIC_RULE, check_fields, check_rows, is_topic_name
 from trident_py.sinks.kafka.staging import StagedRows
 from trident_py.spark.frames import rows_of_frame
@@ -32,13 +33,18 @@ class KafkaSink(RowsSink[StagedRows]):
 
     The stream must return the same rows when a transaction is replayed, so no spout of it may be opaque.
 
-    Rows have a field ``value`` (binary, or string as UTF-8). They may have ``key`` (of the same types), ``topic``,
-    ``partition``, ``headers`` (``array<struct<key string, value binary>>``) and ``timestamp``, but no other fields.
+    Rows have a field ``value`` (binary, or string as UTF-8; with a ``schema``, of that type). They may have ``key``
+    (binary or string), ``topic``, ``partition``, ``headers`` (``array<struct<key string, value binary>>``) and
+    ``timestamp``, but no other fields.
 
     Args:
         bootstrap_servers: ``"host:port,…"``, or several of them.
         topic: the topic of rows without a ``topic``. It names the sink: a topology has at most one sink for each topic,
             and one for None.
+        schema: the Avro schema of values, as JSON text, if they are written in Avro for a schema registry. They begin
+            with the id of the schema, as Confluent's serializers write them. NULL is a tombstone.
+        registry: the URL of that registry, where the schema is registered for the subject ``<topic>-value``; never
+            printed.
         options: librdkafka's options, such as ``security.protocol``; never printed.
 
     Raises:
@@ -54,6 +60,8 @@ class KafkaSink(RowsSink[StagedRows]):
         bootstrap_servers: str | Collection[str],
         topic: str | None = None,
         *,
+        schema: str | None = None,
+        registry: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         try:
@@ -68,6 +76,7 @@ class KafkaSink(RowsSink[StagedRows]):
         if taken := [name for name in _OURS if name in (options or {})]:
             raise TopologyError(f"options can't have {taken[0]!r}: the sink sets it")
         self._servers, self._topic = servers, topic
+        self._avro = AvroValues.of(topic, schema, registry) if schema is not None or registry is not None else None
         self._transactions = KafkaTransactions({**(options or {}), "bootstrap.servers": servers}, topic)
 
     def __repr__(self) -> str:
@@ -79,7 +88,7 @@ class KafkaSink(RowsSink[StagedRows]):
 
     def check_fields(self, fields: t.StructType) -> None:
         """Check that rows of these fields can be records."""
-        check_fields(fields, self._topic)
+        check_fields(self._avro.encoded_fields(fields) if self._avro else fields, self._topic)
 
     def recover(self, topology: TopologyKey, epoch: int) -> CommitToken | None:
         """Let Kafka fence older leaders and end their open transactions; then return the last commit."""
@@ -91,6 +100,8 @@ class KafkaSink(RowsSink[StagedRows]):
 
     def keep(self, tx: SinkTransaction, rows: pa.Table) -> StagedRows:
         """Check the rows, and keep them in memory or in a file."""
+        if self._avro:
+            rows = self._avro.encoded(rows)
         check_rows(rows, self._topic)
         return StagedRows.of(rows)
 
