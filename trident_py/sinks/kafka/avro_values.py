@@ -11,8 +11,8 @@ from attrs import define, field
 from pyspark.sql import types as t
 
 from trident_py.errors import SinkError, StoreBusyException, TopologyError
+from trident_py.rows.avro import avro_decoder, avro_encoder, avro_schema, avro_type
 from trident_py.rows.schema import shown
-from trident_py.sinks.kafka.avro import avro_decoder, avro_encoder, avro_schema, avro_type
 from trident_py.sinks.kafka.registry import HEAD_BYTES, MAGIC, SchemaRegistry
 
 

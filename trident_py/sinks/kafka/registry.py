@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPException
+from io import BytesIO
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote_to_bytes, urlsplit
@@ -15,6 +16,7 @@ from attrs import field, frozen
 
 from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import FailedException, SpoutError, TopologyError, TridentError
+from trident_py.rows.avro import avro_reader, read_to_end
 
 MAGIC = b"\0"
 """The first byte of each value; four bytes with the id follow."""
@@ -101,3 +103,25 @@ class SchemaRegistry:
     def __str__(self) -> str:
         parts = urlsplit(self.url.reveal())
         return f"the schema registry at {parts.netloc.rpartition('@')[2]}"
+
+
+def registered_decoder(schema: Any, registry: SchemaRegistry) -> Callable[[bytes], Any]:
+    """Return a function that decodes a value that begins with the id of the schema with which it was written.
+
+    The value is converted to ``schema``, by Avro's rules. The function raises ValueError for invalid bytes, and as
+    `SchemaRegistry.schemas` does.
+    """
+    readers = dict[int, Callable[[BytesIO], Any]]()
+
+    def decode(value: bytes) -> Any:
+        if len(value) < HEAD_BYTES or not value.startswith(MAGIC):
+            raise ValueError("it doesn't begin with a zero and the id of a schema")
+        number = int.from_bytes(value[1:HEAD_BYTES], "big")
+        if number not in readers:
+            *others, writer = registry.schemas(number)
+            readers[number] = avro_reader(writer, schema, others)
+        stream = BytesIO(value)
+        stream.seek(HEAD_BYTES)
+        return read_to_end(readers[number], stream, len(value))
+
+    return decode

@@ -10,10 +10,10 @@ from attrs import frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import FailedException, SpoutError, TopologyError
+from trident_py.rows.avro import avro_decoder, avro_schema, avro_type
 from trident_py.rows.json_values import check_json_type, json_decoder
 from trident_py.rows.schema import arrow_array, schema_of, shown
-from trident_py.sinks.kafka.avro import avro_decoder, avro_schema, avro_type, registered_decoder
-from trident_py.sinks.kafka.registry import SchemaRegistry
+from trident_py.sinks.kafka.registry import SchemaRegistry, registered_decoder
 
 ON_ERROR = ("fail", "null", "skip")
 KINDS = ("binary", "string", "json", "avro")

@@ -1,4 +1,4 @@
-"""Avro values of Kafka records: conversion of their schema to a Spark type, and of their bytes; needs fastavro."""
+"""Avro: conversion of a schema to a Spark type, and of values to bytes and back; needs fastavro."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pyspark.sql import types as t
 
 from trident_py.errors import ConfigError, TopologyError
 from trident_py.rows.schema import shown
-from trident_py.sinks.kafka.registry import HEAD_BYTES, MAGIC, SchemaRegistry
 
 DECIMAL_DIGITS_MAX = 38
 _DIGITS = Context(prec=DECIMAL_DIGITS_MAX)
@@ -69,8 +68,46 @@ def avro_type(schema: Any) -> t.DataType:
 
 def avro_decoder(schema: Any) -> Callable[[bytes], Any]:
     """Return a function that decodes a value of a schema of `avro_schema`; it raises ValueError for invalid bytes."""
-    read, parsed = _fastavro().schemaless_reader, _parsed(schema)
-    return lambda value: _decoded(read, BytesIO(value), len(value), (parsed, None))
+    read = avro_reader(schema)
+    return lambda value: read_to_end(read, BytesIO(value), len(value))
+
+
+def avro_reader(writer: Any, reader: Any = None, others: Sequence[Any] = ()) -> Callable[[BytesIO], Any]:
+    """Return a function that reads the next value of a stream; it raises ValueError for invalid bytes.
+
+    Args:
+        writer: the schema with which values were written.
+        reader: the schema to which they are converted, by Avro's rules; None: as they were written.
+        others: schemas to whose names ``writer`` refers.
+    """
+    fastavro = _fastavro()
+    for kind in ("bytes", "fixed"):
+        fastavro.read.LOGICAL_READERS[f"{kind}-{_EXACT}"] = _exact_decimal
+    named: dict[str, Any] = {}
+    for each in others:
+        _parsed(each, named)
+    schemas = _parsed(writer, named), None if reader is None else _parsed(reader, {})
+    read = fastavro.schemaless_reader
+
+    def next_value(stream: BytesIO) -> Any:
+        try:
+            return read(stream, *schemas)
+        except (EOFError, LookupError) as error:
+            raise ValueError(f"{type(error).__name__} at byte {stream.tell()}: {error}") from error
+
+    return next_value
+
+
+def read_to_end(read: Callable[[BytesIO], Any], stream: BytesIO, size: int) -> Any:
+    """Return the last value of a stream of ``size`` bytes.
+
+    Raises:
+        ValueError: it is not valid, or not the last one.
+    """
+    found = read(stream)
+    if stream.tell() < size:
+        raise ValueError(f"it ends at byte {stream.tell()} of {size}")
+    return found
 
 
 def avro_encoder(schema: Any) -> Callable[[BytesIO, Any], None]:
@@ -80,47 +117,9 @@ def avro_encoder(schema: Any) -> Callable[[BytesIO, Any], None]:
     return lambda stream, value: fastavro.schemaless_writer(stream, parsed, value, strict=True)
 
 
-def registered_decoder(schema: Any, registry: SchemaRegistry) -> Callable[[bytes], Any]:
-    """Return a function that decodes a value that begins with the id of the schema with which it was written.
-
-    The value is converted to ``schema``, by Avro's rules. The function raises ValueError for invalid bytes, and as
-    `SchemaRegistry.schemas` does.
-    """
-    read, reader, writers = _fastavro().schemaless_reader, _parsed(schema), dict[int, Any]()
-
-    def decode(value: bytes) -> Any:
-        if len(value) < HEAD_BYTES or not value.startswith(MAGIC):
-            raise ValueError("it doesn't begin with a zero and the id of a schema")
-        number = int.from_bytes(value[1:HEAD_BYTES], "big")
-        if number not in writers:
-            *others, last = map(_known_logical_types, registry.schemas(number))
-            writers[number] = _parsed(last, others)
-        stream = BytesIO(value)
-        stream.seek(HEAD_BYTES)
-        return _decoded(read, stream, len(value), (writers[number], reader))
-
-    return decode
-
-
-def _parsed(schema: Any, others: Sequence[Any] = ()) -> Any:
-    """Return a schema in the form that fastavro reads by; it may refer to names of ``others``."""
-    fastavro = _fastavro()
-    for kind in ("bytes", "fixed"):
-        fastavro.read.LOGICAL_READERS[f"{kind}-{_EXACT}"] = _exact_decimal
-    named: dict[str, Any] = {}
-    for each in others:
-        fastavro.parse_schema(_with_exact_decimals(each), named_schemas=named)
-    return fastavro.parse_schema(_with_exact_decimals(schema), named_schemas=named)
-
-
-def _decoded(read: Callable[..., Any], stream: BytesIO, size: int, schemas: tuple[Any, Any]) -> Any:
-    try:
-        found = read(stream, *schemas)
-    except (EOFError, LookupError) as error:
-        raise ValueError(f"{type(error).__name__} at byte {stream.tell()}: {error}") from error
-    if stream.tell() < size:
-        raise ValueError(f"it ends at byte {stream.tell()} of {size}")
-    return found
+def _parsed(schema: Any, named: dict[str, Any]) -> Any:
+    """Return a schema in the form that fastavro reads by; add its names to ``named``."""
+    return _fastavro().parse_schema(_with_exact_decimals(_known_logical_types(schema)), named_schemas=named)
 
 
 def _with_exact_decimals(schema: Any) -> Any:
@@ -211,5 +210,5 @@ def _fastavro() -> Any:
         import fastavro.read
         import fastavro.schema
     except ImportError as error:
-        raise ConfigError(f"value='avro' needs fastavro ({error}): pip install 'trident-py[kafka]'") from error
+        raise ConfigError(f"Avro needs fastavro ({error}): pip install 'trident-py[avro]'") from error
     return fastavro

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trident_py.errors import SpoutError, TopologyError
+from trident_py.rows.avro import avro_decoder, avro_schema, avro_type
 from trident_py.rows.row import column_values
-from trident_py.sinks.kafka.avro import avro_decoder, avro_schema, avro_type
 from trident_py.spouts.kafka.values import ValueFormat
 
 ORDER = {
