@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Context, Decimal
 from io import BytesIO
 from typing import Any
@@ -48,7 +48,7 @@ def avro_schema(text: object) -> Any:
     """
     if not isinstance(text, str):
         raise TopologyError(f"value='avro' needs schema=, the Avro schema of values as JSON text, not {shown(text)}")
-    fastavro = _fastavro()
+    fastavro = fastavro_module()
     try:
         schema = _known_logical_types(json.loads(text))
         fastavro.parse_schema(schema)
@@ -63,7 +63,18 @@ def avro_type(schema: Any) -> t.DataType:
     Raises:
         TopologyError: there is no such type.
     """
-    return _spark_type(_fastavro().parse_schema(schema, expand=True))
+    return _spark_type(fastavro_module().parse_schema(schema, expand=True))
+
+
+def avro_fields(schema: Any, names: Collection[str]) -> t.StructType:
+    """Return the Spark types of these fields of a record's schema, as of a file; other fields may have any type.
+
+    Raises:
+        TopologyError: there is no such type.
+    """
+    expanded = fastavro_module().parse_schema(_known_logical_types(schema), expand=True)
+    found = (each for each in expanded["fields"] if each["name"] in names)
+    return t.StructType([t.StructField(each["name"], _spark_type(each["type"])) for each in found])
 
 
 def avro_decoder(schema: Any) -> Callable[[bytes], Any]:
@@ -80,7 +91,7 @@ def avro_reader(writer: Any, reader: Any = None, others: Sequence[Any] = ()) -> 
         reader: the schema to which they are converted, by Avro's rules; None: as they were written.
         others: schemas to whose names ``writer`` refers.
     """
-    fastavro = _fastavro()
+    fastavro = fastavro_module()
     for kind in ("bytes", "fixed"):
         fastavro.read.LOGICAL_READERS[f"{kind}-{_EXACT}"] = _exact_decimal
     named: dict[str, Any] = {}
@@ -112,14 +123,14 @@ def read_to_end(read: Callable[[BytesIO], Any], stream: BytesIO, size: int) -> A
 
 def avro_encoder(schema: Any) -> Callable[[BytesIO, Any], None]:
     """Return a function that writes a value of a schema of `avro_schema`; it raises any exception if it doesn't fit."""
-    fastavro = _fastavro()
+    fastavro = fastavro_module()
     parsed = fastavro.parse_schema(schema)
     return lambda stream, value: fastavro.schemaless_writer(stream, parsed, value, strict=True)
 
 
 def _parsed(schema: Any, named: dict[str, Any]) -> Any:
     """Return a schema in the form that fastavro reads by; add its names to ``named``."""
-    return _fastavro().parse_schema(_with_exact_decimals(_known_logical_types(schema)), named_schemas=named)
+    return fastavro_module().parse_schema(_with_exact_decimals(_known_logical_types(schema)), named_schemas=named)
 
 
 def _with_exact_decimals(schema: Any) -> Any:
@@ -204,7 +215,12 @@ def _known_logical_types(schema: Any) -> Any:
 _NESTED = {"type", "fields", "items", "values"}
 
 
-def _fastavro() -> Any:
+def fastavro_module() -> Any:
+    """Import fastavro.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
     try:
         import fastavro
         import fastavro.read

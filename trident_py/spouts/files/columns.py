@@ -1,11 +1,12 @@
-"""The formats of files that are read as a whole: Parquet, ORC, and the bytes themselves."""
+"""The formats of files that are read as a whole: Parquet, ORC, Avro, and the bytes themselves."""
 
 from __future__ import annotations
 
 import os
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,9 @@ from attrs import frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import SpoutError, TopologyError
+from trident_py.rows.avro import avro_fields, avro_reader, fastavro_module
 from trident_py.rows.moments import moment
-from trident_py.rows.schema import arrow_schema, schema_of, shown
+from trident_py.rows.schema import arrow_schema, arrow_table, schema_of, shown
 from trident_py.spouts.files.content import check_reached
 
 CHUNK_ROWS = 65_536
@@ -47,6 +49,8 @@ class WholeFormat(ABC):
 
     fields: t.StructType
     kind: ClassVar[str]
+    damages: ClassVar[tuple[type[Exception], ...]] = (OSError, pa.ArrowException)
+    """The exceptions for a file that isn't of this format."""
 
     def portions(self, path: str, check: Callable[[], None]) -> list[Portion]:
         """Return the parts of a file.
@@ -61,7 +65,7 @@ class WholeFormat(ABC):
         check()
         try:
             return self._portions(path)
-        except (OSError, pa.ArrowException) as error:
+        except self.damages as error:
             check_reached(path, error)
             raise unreadable(path, self.kind, error) from error
 
@@ -74,7 +78,7 @@ class WholeFormat(ABC):
         for portion in portions:
             try:
                 yield from self._rows(portion)
-            except (OSError, pa.ArrowException) as error:
+            except self.damages as error:
                 check_reached(portion.path, error)
                 raise unreadable(f"{portion.path}, part {portion.number}", self.kind, error) from error
 
@@ -181,6 +185,44 @@ class OrcFiles(ColumnFormat):
 
 
 @frozen
+class AvroFiles(ColumnFormat):
+    """Avro files; one task reads a file, as only its blocks tell where they begin."""
+
+    kind: ClassVar[str] = "avro"
+    damages: ClassVar[tuple[type[Exception], ...]] = (
+        *WholeFormat.damages,
+        *(ValueError, EOFError, LookupError, zlib.error),
+    )
+
+    def _portions(self, path: str) -> list[Portion]:
+        with open(path, "rb") as file:
+            schema = fastavro_module().block_reader(file).writer_schema
+        if not isinstance(schema, dict) or "fields" not in schema:
+            raise ValueError("its values are not records")
+        self._check_names(path, [each["name"] for each in schema["fields"]])
+        return [Portion(path, 0, 0, os.path.getsize(path))]
+
+    def _tables(self, portion: Portion) -> Iterator[pa.Table]:
+        with open(portion.path, "rb") as file:
+            blocks = fastavro_module().block_reader(file)
+            fields, read = self._types(portion, blocks.writer_schema), avro_reader(blocks.writer_schema)
+            rows: list[tuple[Any, ...]] = []
+            for block in blocks:
+                records = (read(block.bytes_) for _ in range(block.num_records))
+                rows += [tuple(each[name] for name in fields.names) for each in records]
+                if len(rows) >= CHUNK_ROWS:
+                    yield arrow_table(rows, fields)
+                    rows = []
+            yield arrow_table(rows, fields)
+
+    def _types(self, portion: Portion, schema: Any) -> t.StructType:
+        try:
+            return avro_fields(schema, self.record.names)
+        except TopologyError as error:
+            raise SpoutError(f"file {portion.path!r}: {error}; or leave the field out of schema=") from error
+
+
+@frozen
 class BinaryFiles(WholeFormat):
     """Files of any kind: each is a row, with the fields of Spark's ``binaryFile``."""
 
@@ -198,7 +240,11 @@ class BinaryFiles(WholeFormat):
         yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(_BINARY))
 
 
-_COLUMNS: Mapping[str, Callable[[t.StructType], ColumnFormat]] = {"parquet": ParquetFiles, "orc": OrcFiles}
+_COLUMNS: Mapping[str, Callable[[t.StructType], ColumnFormat]] = {
+    "parquet": ParquetFiles,
+    "orc": OrcFiles,
+    "avro": AvroFiles,
+}
 WHOLE = (*_COLUMNS, "binary")
 
 
@@ -216,6 +262,8 @@ def whole_format(name: str, schema: str | t.StructType | None, on_decode_error: 
         return BinaryFiles()
     if schema is None:
         raise TopologyError(f"format={name!r} needs schema=, the fields to read")
+    if name == "avro":
+        fastavro_module()
     fields = schema_of(schema)
     if taken := [each.name for each in (_PATH, _POSITION) if each.name in fields.names]:
         raise TopologyError(f"the schema can't have a field {shown(taken[0])}: the spout adds it")

@@ -58,7 +58,8 @@ _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 class FileSpout(ITridentSpout[list[StoredSplit]]):
     """Emits the lines of all files that ``glob`` matches, in the order of their names, with path and byte offset.
 
-    The lines are text, or records in JSON or CSV. Files in Parquet and ORC, and binary files, are read as a whole.
+    The lines are text, or records in JSON or CSV. Files in Parquet, ORC and Avro, and binary files, are read as a
+    whole.
 
     New files and appended lines are found while it runs. A line ends at a line feed (a carriage return before it is
     dropped). Text after the last line feed is read as a line once the file has not changed for 2 s. Files that end in
@@ -82,15 +83,15 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         encoding: the encoding of the files, in which a line feed must be the byte 10, so not UTF-16.
         errors: how to treat bytes that are not valid in this encoding, as in `open`: strict, replace, ignore or
             backslashreplace. With strict, the query ends, and names file and offset.
-        format: ``"text"``; or ``"json"`` or ``"csv"``, with a record in each line; or ``"parquet"`` or ``"orc"``. The
-            rows of these have the fields of the schema, and ``_path string, _position bigint``. ``"binary"``: a row for
-            each file, with the fields of Spark's ``binaryFile``.
-        schema: the fields of the records, in the order of CSV's values. Parquet and ORC files may have more fields.
+        format: ``"text"``; or ``"json"`` or ``"csv"``, with a record in each line; or ``"parquet"``, ``"orc"`` or
+            ``"avro"``. The rows of these have the fields of the schema, and ``_path string, _position bigint``.
+            ``"binary"``: a row for each file, with the fields of Spark's ``binaryFile``.
+        schema: the fields of the records, in the order of CSV's values. Parquet, ORC and Avro files may have more.
         options: of ``"csv"``, named as in Spark: ``header`` (the first line of each file names the fields), ``sep``,
             ``quote`` and ``nullValue``.
         on_decode_error: the treatment of a line that is no such record: ``"fail"`` ends the query, and names file and
             offset; ``"null"`` gives a row of NULLs; ``"skip"`` leaves it out.
-        on_bad_file: the treatment of a file that should be in Parquet or ORC, and isn't. ``"fail"`` ends the query.
+        on_bad_file: the treatment of a file that isn't in its format, Parquet, ORC or Avro. ``"fail"`` ends the query.
             ``"skip"`` leaves the file out, and reports it in the query's progress.
         settled: the time without a change after which a file that is read as a whole is complete.
         partition_by: the fields of the schema that the files lack, because their values are in the names of folders,

@@ -187,7 +187,10 @@ def test_a_file_that_is_not_one_is_skipped_and_reported_if_the_user_says_so(tmp_
         ({"format": "parquet", "schema": SCHEMA, "on_bad_file": "null"}, "on_bad_file is 'fail' or 'skip', not 'null'"),
         ({"format": "binary", "on_bad_file": "skip"}, "format='binary' takes no on_bad_file"),
         ({"on_bad_file": "skip"}, "format='text' takes no on_bad_file"),
-        ({"format": "avro", "schema": SCHEMA}, "format is one of 'text', 'json', 'csv', 'parquet', 'orc', 'binary'"),
+        (
+            {"format": "xml", "schema": SCHEMA},
+            "format is one of 'text', 'json', 'csv', 'parquet', 'orc', 'avro', 'binary'",
+        ),
     ],
 )
 def test_what_can_not_work_is_refused_at_the_declaration(arguments: dict[str, Any], message: str) -> None:
