@@ -31,7 +31,7 @@ LIBRARIES = ("pyspark", "pandas", "pyarrow", "kazoo", "attrs", "tenacity", "rich
 EXTRAS = {
     "confluent-kafka": "KafkaSpout, KafkaSink",
     "deltalake": "DeltaSink, DeltaSpout",
-    "fastavro": "KafkaSpout(value='avro')",
+    "fastavro": "Avro in files and in Kafka",
     "psycopg": "PostgresState",
     "pyiceberg": "IcebergSink",
     "pymysql": "MySQLState",
