@@ -135,7 +135,7 @@ def test_records_of_many_pieces_are_read_once(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"format": "xml"}, "format is one of 'text', 'json', 'csv', 'parquet', 'orc', 'binary', not 'xml'"),
+        ({"format": "xml"}, "format is one of 'text', 'json', 'csv', 'parquet', 'orc', 'avro', 'binary', not 'xml'"),
         ({"format": "json"}, "format='json' needs schema="),
         ({"schema": ORDER}, "format='text' takes no schema"),
         ({"format": "json", "schema": ORDER, "options": {"header": True}}, "format='json' takes no options"),
