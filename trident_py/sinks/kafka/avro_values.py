@@ -31,10 +31,12 @@ class AvroValues:
     text: str
     registry: SchemaRegistry
     type: t.DataType = field(init=False)
+    _encode: Callable[[Any], bytes] = field(init=False, repr=False)
     _head: bytes | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.type = avro_type(avro_schema(self.text))
+        schema = avro_schema(self.text)
+        self.type, self._encode = avro_type(schema), self._encoder(schema)
 
     @classmethod
     def of(cls, topic: str | None, schema: str | None, registry: str | None) -> Self:
@@ -72,15 +74,14 @@ class AvroValues:
         if self._head is None:
             number = self.registry.register(self.subject, self.text)
             self._head = MAGIC + number.to_bytes(HEAD_BYTES - len(MAGIC), "big")
-        encode, head = self._encoder(), self._head
+        encode, head = self._encode, self._head
         place = rows.column_names.index("value")
         values = (
             None if each is None else head + encode(each) for each in rows["value"].to_pylist(maps_as_pydicts="strict")
         )
         return rows.set_column(place, "value", pa.array(values, pa.binary()))
 
-    def _encoder(self) -> Callable[[Any], bytes]:
-        schema = avro_schema(self.text)
+    def _encoder(self, schema: Any) -> Callable[[Any], bytes]:
         write, read = avro_encoder(schema), avro_decoder(schema)
         is_coarse = "-millis" in self.text  # the library would drop microseconds
 

@@ -9,7 +9,7 @@ from http.client import HTTPException
 from io import BytesIO
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, unquote_to_bytes, urlsplit
+from urllib.parse import SplitResult, quote, unquote_to_bytes, urlsplit
 from urllib.request import Request, urlopen
 
 from attrs import field, frozen
@@ -46,7 +46,7 @@ class SchemaRegistry:
     away: type[FailedException] = FailedException
 
     def __attrs_post_init__(self) -> None:
-        parts = urlsplit(self.url.reveal())
+        parts = self._parts
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise TopologyError("registry is the URL of a schema registry, such as 'http://localhost:8081'")
 
@@ -79,7 +79,7 @@ class SchemaRegistry:
         return int(answer["id"])
 
     def _asked(self, path: str, body: bytes | None = None) -> Mapping[str, Any]:
-        parts = urlsplit(self.url.reveal())
+        parts = self._parts
         place = parts._replace(netloc=parts.netloc.rpartition("@")[2], path=parts.path.rstrip("/") + path)
         headers = {"Accept": _JSON, **({"Content-Type": _JSON} if body else {})}
         request = Request(place.geturl(), body, headers)  # noqa: S310 - the scheme was checked
@@ -101,8 +101,11 @@ class SchemaRegistry:
             raise self.away(f"{self} doesn't answer {path}: {error}") from error
 
     def __str__(self) -> str:
-        parts = urlsplit(self.url.reveal())
-        return f"the schema registry at {parts.netloc.rpartition('@')[2]}"
+        return f"the schema registry at {self._parts.netloc.rpartition('@')[2]}"
+
+    @property
+    def _parts(self) -> SplitResult:
+        return urlsplit(self.url.reveal())
 
 
 def registered_decoder(schema: Any, registry: SchemaRegistry) -> Callable[[bytes], Any]:
