@@ -95,7 +95,7 @@ def test_binary_files_are_rows_as_sparks_binary_file(tmp_path: Path) -> None:
     assert rows(path, "binary") == [(str(path), at, 2, b"\x00\xff")]
 
 
-WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
+WRONG_PARQUET: dict[str, tuple[Callable[[Path], object], str]] = {
     "no Parquet": (lambda path: path.write_bytes(b"PAR1 and no more"), r"can't be read as parquet: .*whole one"),
     "without a field": (lambda path: pq.write_table(pa.table({"name": ["a"]}), path), "has no field 'n'; it has name"),
     "another type": (
@@ -126,17 +126,12 @@ WRONG_AVRO: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG_AVRO)
-def test_an_avro_file_that_does_not_fit_stops_by_name(tmp_path: Path, name: str) -> None:
-    make, message = WRONG_AVRO[name]
-    make(tmp_path / "a.avro")
-    with pytest.raises(SpoutError, match=rf"a\.avro.*{message}"):
-        rows(tmp_path / "a.avro", "avro")
+WRONG = {"parquet": WRONG_PARQUET, "avro": WRONG_AVRO}
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_file_that_does_not_fit_stops_by_name(tmp_path: Path, name: str) -> None:
-    make, message = WRONG[name]
-    make(tmp_path / "a.parquet")
-    with pytest.raises(SpoutError, match=rf"a\.parquet.*{message}"):
-        rows(tmp_path / "a.parquet", "parquet")
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, files in WRONG.items() for name in files])
+def test_a_file_that_does_not_fit_stops_by_name(tmp_path: Path, kind: str, name: str) -> None:
+    make, message = WRONG[kind][name]
+    make(tmp_path / f"a.{kind}")
+    with pytest.raises(SpoutError, match=rf"a\.{kind}.*{message}"):
+        rows(tmp_path / f"a.{kind}", kind)
