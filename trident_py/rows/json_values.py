@@ -76,6 +76,20 @@ def _struct(kind: t.StructType) -> Callable[[Any], Any]:
     return lambda value: {name: convert(_checked(value, dict).get(name)) for name, convert in converters.items()}
 
 
+def unknown_field(value: Any, kind: t.DataType) -> str:
+    """Return the name of a field that a JSON value has and the type hasn't; empty: it has no such field."""
+    match value, kind:
+        case dict(), t.StructType():
+            inner = {each.name: each.dataType for each in kind}
+            more = next((name for name in value if name not in inner), "")
+            return more or next(filter(None, (unknown_field(value[each], inner[each]) for each in value)), "")
+        case list(), t.ArrayType():
+            return next(filter(None, (unknown_field(each, kind.elementType) for each in value)), "")
+        case dict(), t.MapType():
+            return next(filter(None, (unknown_field(each, kind.valueType) for each in value.values())), "")
+    return ""
+
+
 def _nullable(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else convert(value)
 

@@ -191,6 +191,51 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
     return _ARROW[type(kind)]
 
 
+_SPARK: dict[pa.DataType, t.DataType] = {
+    **{arrow: kind() for kind, arrow in _ARROW.items()},
+    pa.uint8(): t.ShortType(),
+    pa.uint16(): t.IntegerType(),
+    pa.uint32(): t.LongType(),
+    pa.uint64(): t.DecimalType(20, 0),
+    pa.float16(): t.FloatType(),
+    pa.large_string(): t.StringType(),
+    pa.string_view(): t.StringType(),
+    pa.large_binary(): t.BinaryType(),
+    pa.binary_view(): t.BinaryType(),
+    pa.date64(): t.DateType(),
+    pa.null(): t.NullType(),
+}
+
+
+def spark_type(kind: pa.DataType) -> t.DataType:
+    """Return the type that holds every value of an Arrow type, of times those without digits below microseconds.
+
+    Raises:
+        TopologyError: Spark has none.
+    """
+    if pa.types.is_timestamp(kind):
+        return t.TimestampNTZType() if kind.tz is None else t.TimestampType()
+    if pa.types.is_decimal(kind) and kind.precision <= _DECIMAL_DIGITS_MAX:
+        return t.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_dictionary(kind):
+        return spark_type(kind.value_type)
+    if pa.types.is_fixed_size_binary(kind):
+        return t.BinaryType()
+    return _spark_nested(kind)
+
+
+def _spark_nested(kind: pa.DataType) -> t.DataType:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return t.ArrayType(spark_type(kind.value_type))
+    if pa.types.is_map(kind):
+        return t.MapType(spark_type(kind.key_type), spark_type(kind.item_type))
+    if pa.types.is_struct(kind):
+        return t.StructType([t.StructField(each.name, spark_type(each.type)) for each in kind])
+    if kind not in _SPARK:
+        raise TopologyError(f"Spark has no type for {kind}")
+    return _SPARK[kind]
+
+
 def arrow_schema(schema: t.StructType) -> pa.Schema:
     """Return the Arrow schema in which Spark accepts rows of ``schema``."""
     return pa.schema([_arrow_field(field) for field in schema.fields])

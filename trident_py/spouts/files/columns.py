@@ -20,10 +20,12 @@ from trident_py.rows.avro import avro_fields, avro_reader, fastavro_module
 from trident_py.rows.moments import moment
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of, shown
 from trident_py.spouts.files.content import check_reached
+from trident_py.spouts.files.evolution import Evolution
 
 CHUNK_ROWS = 65_536
 """The rows of a batch that a task yields at once."""
 
+_CHOSEN = Evolution()
 _PATH, _POSITION = t.StructField("_path", t.StringType()), t.StructField("_position", t.LongType())
 _BINARY = schema_of("path string, modificationTime timestamp, length bigint, content binary")
 
@@ -105,10 +107,12 @@ class ColumnFormat(WholeFormat):
     """Files with columns.
 
     Attributes:
-        record: the fields of a record; a file may have more fields.
+        record: the fields of a record.
+        evolution: the treatment of a file with other fields.
     """
 
     record: t.StructType
+    evolution: Evolution = _CHOSEN
 
     @property
     def fields(self) -> t.StructType:  # type: ignore[override]
@@ -126,6 +130,8 @@ class ColumnFormat(WholeFormat):
                 position += batch.num_rows
 
     def _column(self, found: pa.Table, field: pa.Field, portion: Portion) -> pa.ChunkedArray:
+        if field.name not in found.column_names:
+            return pa.chunked_array([pa.nulls(found.num_rows, field.type)])
         column = found.column(field.name)
         try:
             return column.cast(field.type)
@@ -135,16 +141,9 @@ class ColumnFormat(WholeFormat):
                 f"{field.type}: {error}; to fix this: give FileSpout a schema that fits"
             ) from error
 
-    def _check_names(self, path: str, names: Sequence[str]) -> None:
-        if missing := [name for name in self.record.names if name not in names]:
-            raise SpoutError(
-                f"file {path!r} has no field {missing[0]!r}; it has {', '.join(names)}; to fix this: give FileSpout a "
-                f"schema that fits, or leave the file out of the pattern"
-            )
-
     @abstractmethod
     def _tables(self, portion: Portion) -> Iterator[pa.Table]:
-        """Yield the rows of a part, with the fields of the record."""
+        """Yield the rows of a part, with those fields of the record that the file has."""
 
 
 @frozen
@@ -155,7 +154,7 @@ class ParquetFiles(ColumnFormat):
 
     def _portions(self, path: str) -> list[Portion]:
         with pq.ParquetFile(path) as file:
-            self._check_names(path, file.schema_arrow.names)
+            self.evolution.check(path, file.schema_arrow.names, self.record.names)
             groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
         first, found = 0, []
         for number, group in enumerate(groups):
@@ -165,7 +164,8 @@ class ParquetFiles(ColumnFormat):
 
     def _tables(self, portion: Portion) -> Iterator[pa.Table]:
         with pq.ParquetFile(portion.path) as file:
-            yield file.read_row_group(portion.number, columns=self.record.names, use_threads=False)
+            names = [name for name in self.record.names if name in file.schema_arrow.names]
+            yield file.read_row_group(portion.number, columns=names, use_threads=False)
 
 
 @frozen
@@ -175,13 +175,14 @@ class OrcFiles(ColumnFormat):
     kind: ClassVar[str] = "orc"
 
     def _portions(self, path: str) -> list[Portion]:
-        self._check_names(path, po.ORCFile(path).schema.names)
+        self.evolution.check(path, po.ORCFile(path).schema.names, self.record.names)
         return [Portion(path, 0, 0, os.path.getsize(path))]
 
     def _tables(self, portion: Portion) -> Iterator[pa.Table]:
         file = po.ORCFile(portion.path)
+        names = [name for name in self.record.names if name in file.schema.names]
         for number in range(file.nstripes):
-            yield pa.Table.from_batches([file.read_stripe(number, columns=self.record.names)])
+            yield pa.Table.from_batches([file.read_stripe(number, columns=names)])
 
 
 @frozen
@@ -199,7 +200,7 @@ class AvroFiles(ColumnFormat):
             schema = fastavro_module().block_reader(file).writer_schema
         if not isinstance(schema, dict) or "fields" not in schema:
             raise ValueError("its values are not records")
-        self._check_names(path, [each["name"] for each in schema["fields"]])
+        self.evolution.check(path, [each["name"] for each in schema["fields"]], self.record.names)
         return [Portion(path, 0, 0, os.path.getsize(path))]
 
     def _tables(self, portion: Portion) -> Iterator[pa.Table]:
@@ -217,7 +218,8 @@ class AvroFiles(ColumnFormat):
 
     def _types(self, portion: Portion, schema: Any) -> t.StructType:
         try:
-            return avro_fields(schema, self.record.names)
+            there = {each["name"] for each in schema["fields"]}
+            return avro_fields(schema, [name for name in self.record.names if name in there])
         except TopologyError as error:
             raise SpoutError(f"file {portion.path!r}: {error}; or leave the field out of schema=") from error
 
@@ -240,7 +242,7 @@ class BinaryFiles(WholeFormat):
         yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(_BINARY))
 
 
-_COLUMNS: Mapping[str, Callable[[t.StructType], ColumnFormat]] = {
+_COLUMNS: Mapping[str, Callable[[t.StructType, Evolution], ColumnFormat]] = {
     "parquet": ParquetFiles,
     "orc": OrcFiles,
     "avro": AvroFiles,
@@ -248,7 +250,9 @@ _COLUMNS: Mapping[str, Callable[[t.StructType], ColumnFormat]] = {
 WHOLE = (*_COLUMNS, "binary")
 
 
-def whole_format(name: str, schema: str | t.StructType | None, on_decode_error: str) -> WholeFormat:
+def whole_format(
+    name: str, schema: str | t.StructType | None, on_decode_error: str, evolution: Evolution = _CHOSEN
+) -> WholeFormat:
     """Return the format for the arguments of a user.
 
     Raises:
@@ -260,11 +264,18 @@ def whole_format(name: str, schema: str | t.StructType | None, on_decode_error: 
         if schema is not None:
             raise TopologyError(f"format='binary' takes no schema: its rows have {', '.join(_BINARY.names)}")
         return BinaryFiles()
-    if schema is None:
-        raise TopologyError(f"format={name!r} needs schema=, the fields to read")
     if name == "avro":
         fastavro_module()
-    fields = schema_of(schema)
+    return _COLUMNS[name](record_of(schema), evolution)
+
+
+def record_of(schema: str | t.StructType | None) -> t.StructType:
+    """Return the fields of a record.
+
+    Raises:
+        TopologyError: they can't be these.
+    """
+    fields = schema_of(schema or "")
     if taken := [each.name for each in (_PATH, _POSITION) if each.name in fields.names]:
         raise TopologyError(f"the schema can't have a field {shown(taken[0])}: the spout adds it")
-    return _COLUMNS[name](fields)
+    return fields

@@ -25,11 +25,13 @@ from trident_py.spouts.files.columns import ColumnFormat, WholeFormat
 from trident_py.spouts.files.content import is_compressed
 from trident_py.spouts.files.corrections import corrected
 from trident_py.spouts.files.cursor import STILL_SECONDS, FileCursor
+from trident_py.spouts.files.evolution import Evolution
 from trident_py.spouts.files.folders import FolderFields, in_folders
 from trident_py.spouts.files.following import FollowedFiles
-from trident_py.spouts.files.formats import TextLines, format_of
+from trident_py.spouts.files.formats import FORMATS, ON_ERROR, TextLines, format_of
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.paths import PathPattern
+from trident_py.spouts.files.sampling import WITH_SCHEMA, found_schema
 from trident_py.spouts.files.splits import Split, StoredSplit
 from trident_py.spouts.files.whole import WholeFileCoordinator, WholeFileEmitter, WholeFiles
 from trident_py.spouts.rest import Rest
@@ -86,16 +88,21 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         format: ``"text"``; or ``"json"`` or ``"csv"``, with a record in each line; or ``"parquet"``, ``"orc"`` or
             ``"avro"``. The rows of these have the fields of the schema, and ``_path string, _position bigint``.
             ``"binary"``: a row for each file, with the fields of Spark's ``binaryFile``.
-        schema: the fields of the records, in the order of CSV's values. Parquet, ORC and Avro files may have more.
+        schema: the fields of the records, in the order of CSV's values. Parquet, ORC and Avro files may have more. By
+            default, the fields of the first 20 files that are there, in the order of their names. Values of CSV are
+            texts then.
         options: of ``"csv"``, named as in Spark: ``header`` (the first line of each file names the fields), ``sep``,
             ``quote`` and ``nullValue``.
         on_decode_error: the treatment of a line that is no such record: ``"fail"`` ends the query, and names file and
             offset; ``"null"`` gives a row of NULLs; ``"skip"`` leaves it out.
         on_bad_file: the treatment of a file that isn't in its format, Parquet, ORC or Avro. ``"fail"`` ends the query.
             ``"skip"`` leaves the file out, and reports it in the query's progress.
+        schema_evolution: the treatment of Parquet, ORC, Avro and JSON with other fields. ``"fail"`` ends the query. So
+            does a field that was not found, if no schema is given. ``"add"`` gives NULL for a field that a file lacks.
+            A new field is read from the next start on.
         settled: the time without a change after which a file that is read as a whole is complete.
         partition_by: the fields of the schema that the files lack, because their values are in the names of folders,
-            such as ``day=2026-11-28``.
+            such as ``day=2026-11-28``. Without a schema, they are texts.
 
     Raises:
         TopologyError: an argument can't work.
@@ -115,30 +122,32 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         options: Mapping[str, Any] | None = None,
         on_decode_error: str = "fail",
         on_bad_file: str = "fail",
+        schema_evolution: str = "fail",
         settled: timedelta = SETTLED,
         partition_by: str | Sequence[str] = (),
     ) -> None:
-        PathPattern.of(glob)
-        if type(max_bytes_per_batch) is not int or max_bytes_per_batch < 1:
-            raise TopologyError(
-                f"max_bytes_per_batch must be a whole number of at least 1, not {shown(max_bytes_per_batch)}"
-            )
-        if errors not in _ERRORS:
-            raise TopologyError(f"errors must be one of {', '.join(_ERRORS)}, not {shown(errors)}")
-        self._glob = glob
-        self._max_bytes = max_bytes_per_batch
-        if not isinstance(settled, timedelta) or settled < timedelta(0):
-            raise TopologyError(f"settled is a timedelta of 0 s or more, not {shown(settled)}")
-        self._settled = settled
+        pattern = PathPattern.of(glob)
+        _check_sizes(max_bytes_per_batch, settled)
+        for name, given, known in (
+            ("format", format, FORMATS),
+            ("on_decode_error", on_decode_error, ON_ERROR),
+            ("errors", errors, _ERRORS),
+            ("on_bad_file", on_bad_file, ("fail", "skip")),
+            ("schema_evolution", schema_evolution, ("fail", "add")),
+        ):
+            if given not in known:
+                raise TopologyError(f"{name} is one of {', '.join(map(repr, known))}, not {shown(given)}")
+        self._glob, self._max_bytes, self._settled = glob, max_bytes_per_batch, settled
         text = TextLines(_encoding(encoding), errors)
-        folders = FolderFields.of(schema, partition_by) if partition_by else None
-        found = format_of(format, folders.in_files if folders else schema, options, on_decode_error, text)
-        if on_bad_file not in ("fail", "skip"):
-            raise TopologyError(f"on_bad_file is 'fail' or 'skip', not {shown(on_bad_file)}")
-        if on_bad_file == "skip" and not isinstance(found, ColumnFormat):
-            raise TopologyError(f"format={format!r} takes no on_bad_file: any bytes may be such a file")
+        evolution = Evolution(is_found=schema is None and format in WITH_SCHEMA, adds=schema_evolution == "add")
+        found = found_schema(format, pattern, options or {}) if evolution.is_found else None
+        folders = _folders(schema, found, partition_by)
+        record = folders.in_files if folders else found or schema
+        made = format_of(format, record, options, on_decode_error, text, evolution)
         self._skips_bad = on_bad_file == "skip"
-        self._format = in_folders(found, folders) if folders else found
+        if self._skips_bad and not isinstance(made, ColumnFormat):
+            raise TopologyError(f"format={format!r} takes no on_bad_file: any bytes may be such a file")
+        self._format = in_folders(made, folders) if folders else made
         self.output_schema = self._format.fields
 
     def details(self) -> Mapping[str, Json]:
@@ -168,6 +177,23 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         if isinstance(self._format, WholeFormat):
             return WholeFileEmitter(self._format, context.parallelism, self._skips_bad)
         return FileEmitter(LineReader(self._format), context.parallelism)
+
+
+def _check_sizes(max_bytes_per_batch: int, settled: timedelta) -> None:
+    if type(max_bytes_per_batch) is not int or max_bytes_per_batch < 1:
+        raise TopologyError(
+            f"max_bytes_per_batch must be a whole number of at least 1, not {shown(max_bytes_per_batch)}"
+        )
+    if not isinstance(settled, timedelta) or settled < timedelta(0):
+        raise TopologyError(f"settled is a timedelta of 0 s or more, not {shown(settled)}")
+
+
+def _folders(
+    schema: str | StructType | None, found: StructType | None, names: str | Sequence[str]
+) -> FolderFields | None:
+    if not names:
+        return None
+    return FolderFields.of(schema, names) if found is None else FolderFields.found(found, names)
 
 
 def _encoding(name: str) -> str:

@@ -12,7 +12,7 @@ from attrs import frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import SpoutError, TopologyError
-from trident_py.rows.schema import arrow_schema, schema_of, shown
+from trident_py.rows.schema import arrow_schema, names_of, schema_of, shown
 from trident_py.spouts.files.columns import Portion, WholeFormat
 from trident_py.spouts.files.formats import LineFormat, Lines
 
@@ -33,6 +33,17 @@ class FolderFields:
 
     record: t.StructType
     names: frozenset[str]
+
+    @classmethod
+    def found(cls, in_files: t.StructType, names: str | Sequence[str]) -> Self:
+        """Return the fields that were found in files, then texts from the names of folders."""
+        if twice := sorted(set(in_files.names).intersection(names_of(names))):
+            raise TopologyError(
+                f"partition_by names {twice[0]!r}, which the files have themselves; to fix this: leave it out of "
+                f"partition_by, or give the fields to read as schema="
+            )
+        folders = [t.StructField(name, t.StringType()) for name in names_of(names)]
+        return cls.of(t.StructType([*in_files, *folders]), names)
 
     @classmethod
     def of(cls, schema: str | t.StructType | None, names: str | Sequence[str]) -> Self:

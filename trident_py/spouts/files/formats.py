@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,9 +15,10 @@ from pyarrow import csv
 from pyspark.sql import types as t
 
 from trident_py.errors import SpoutError, TopologyError
-from trident_py.rows.json_values import check_json_type, converter, json_decoder
+from trident_py.rows.json_values import check_json_type, converter, unknown_field
 from trident_py.rows.schema import arrow_array, arrow_schema, schema_of, shown
-from trident_py.spouts.files.columns import WHOLE, WholeFormat, whole_format
+from trident_py.spouts.files.columns import WHOLE, WholeFormat, record_of, whole_format
+from trident_py.spouts.files.evolution import Evolution
 
 FORMATS = ("text", "json", "csv", *WHOLE)
 ON_ERROR = ("fail", "null", "skip")
@@ -203,14 +206,22 @@ class RecordLines(LineFormat):
 
 @frozen
 class JsonLines(RecordLines):
-    """A JSON object in each line; fields that it lacks are NULL, and others are left out."""
+    """A JSON object in each line; fields that it lacks are NULL.
 
+    Attributes:
+        is_exact: whether an object may not have other fields; else they are left out.
+    """
+
+    is_exact: bool = False
     kind: ClassVar[str] = "json"
 
     def parse(self, lines: Lines) -> list[pa.Array]:
         """Decode each line."""
-        decode = json_decoder(self.record)
-        found = arrow_array([decode(text) for text in lines.texts()], t.StructField("record", self.record))
+        convert = converter(self.record)
+        values = [json.loads(text, parse_float=Decimal) for text in lines.texts()]
+        if self.is_exact and (more := next(filter(None, (unknown_field(each, self.record) for each in values)), "")):
+            raise ValueError(f"the field {more!r} was not found at the start")
+        found = arrow_array(list(map(convert, values)), t.StructField("record", self.record))
         return [column.cast(each.type) for column, each in zip(found.flatten(), arrow_schema(self.record), strict=True)]
 
 
@@ -290,45 +301,40 @@ _CSV_OPTIONS: Mapping[str, Any] = {"header": False, "sep": ",", "quote": '"', "n
 
 
 def format_of(
-    name: object,
+    name: str,
     schema: str | t.StructType | None,
     options: Mapping[str, Any] | None,
-    on_decode_error: object,
+    on_decode_error: str,
     text: TextLines,
+    evolution: Evolution,
 ) -> LineFormat | WholeFormat:
     """Return the format for the arguments of a user.
 
     Raises:
         TopologyError: an argument can't work.
     """
-    for what, given, choices in (("format", name, FORMATS), ("on_decode_error", on_decode_error, ON_ERROR)):
-        if given not in choices:
-            raise TopologyError(f"{what} is one of {', '.join(map(repr, choices))}, not {shown(given)}")
     if options and name != "csv":
         raise TopologyError(f"format={name!r} takes no options")
     if name != "text" and text != TextLines("utf-8", "strict"):
         raise TopologyError(f"format={name!r} is read as UTF-8, and takes no encoding= or errors=")
+    if evolution.adds and name in ("text", "csv", "binary"):
+        raise TopologyError(f"format={name!r} takes no schema_evolution: its fields have no names of their own")
     if name in WHOLE:
-        return whole_format(str(name), schema, str(on_decode_error))
+        return whole_format(name, schema, on_decode_error, evolution)
     if name == "text":
         if schema is not None:
             raise TopologyError("format='text' takes no schema: its rows have value, path and position")
         return text
-    return _of_records(name, schema, str(on_decode_error), options or {})
+    return _of_records(name, record_of(schema), options or {}, on_decode_error, evolution)
 
 
 def _of_records(
-    name: object, schema: str | t.StructType | None, on_error: str, options: Mapping[str, Any]
+    name: str, record: t.StructType, options: Mapping[str, Any], on_error: str, evolution: Evolution
 ) -> RecordLines:
-    if schema is None:
-        raise TopologyError(f"format={name!r} needs schema=, the fields of the records")
-    fields = schema_of(schema)
-    if taken := [each.name for each in (_PATH, _POSITION) if each.name in fields.names]:
-        raise TopologyError(f"the schema can't have a field {taken[0]!r}: the spout adds it")
-    if name == "json":
-        check_json_type(fields)
-        return JsonLines(fields, on_error)
-    return _csv(fields, on_error, options)
+    if name == "csv":
+        return _csv(record, on_error, options)
+    check_json_type(record)
+    return JsonLines(record, on_error, evolution.is_found and not evolution.adds)
 
 
 def _csv(fields: t.StructType, on_error: str, options: Mapping[str, Any]) -> CsvLines:

@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 
 from trident_py import SpoutError
 from trident_py.spouts.files.columns import whole_format
+from trident_py.spouts.files.evolution import Evolution
 
 SCHEMA = "name string, n bigint"
 
@@ -93,6 +95,29 @@ def test_binary_files_are_rows_as_sparks_binary_file(tmp_path: Path) -> None:
     os.utime(path, ns=(0, 1_714_500_000_123_456_789))
     at = datetime(2024, 4, 30, 18, tzinfo=UTC) + timedelta(microseconds=123_456)
     assert rows(path, "binary") == [(str(path), at, 2, b"\x00\xff")]
+
+
+FOUND, ADDING = Evolution(is_found=True), Evolution(adds=True)
+
+
+def test_a_file_with_other_fields_than_were_found_stops_by_name_or_is_read_with_nulls(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1], "more": [1.5]}), tmp_path / "a")
+
+    def names(evolution: Evolution, schema: str) -> list[dict[str, Any]]:
+        made = whole_format("parquet", schema, "fail", evolution)
+        found = [
+            row for batch in made.read(made.portions(str(tmp_path / "a"), lambda: None)) for row in batch.to_pylist()
+        ]
+        return [{name: value for name, value in row.items() if name[0] != "_"} for row in found]
+
+    with pytest.raises(SpoutError, match="has the field 'more', which was not found at the start; to fix this: start"):
+        names(FOUND, "n bigint")
+    with pytest.raises(SpoutError, match=r"has no field 'name'; .*schema_evolution='add'"):
+        names(Evolution(), "n bigint, name string")
+    assert names(ADDING, "n bigint, name string") == [{"n": 1, "name": None}]
+    assert names(evolve(ADDING, is_found=True), "name string, n bigint") == [{"n": 1, "name": None}]
+    with pytest.raises(SpoutError, match="has no field 'name'"):
+        names(ADDING, "name string")
 
 
 WRONG_PARQUET: dict[str, tuple[Callable[[Path], object], str]] = {

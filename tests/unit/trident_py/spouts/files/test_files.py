@@ -324,7 +324,7 @@ def test_a_file_that_is_not_utf8_is_named_with_the_offset(tmp_path: Path) -> Non
         ({"encoding": "utf-9"}, "there is no text encoding 'utf-9'"),
         ({"encoding": "rot13"}, "there is no text encoding 'rot13'"),
         ({"encoding": None}, "there is no text encoding None"),
-        ({"errors": "surrogateescape"}, "errors must be one of strict, replace, ignore, backslashreplace, not"),
+        ({"errors": "surrogateescape"}, "errors is one of 'strict', 'replace', 'ignore', 'backslashreplace', not"),
     ],
 )
 def test_an_argument_that_cannot_work_is_refused_where_it_is_given(options: Any, message: str) -> None:

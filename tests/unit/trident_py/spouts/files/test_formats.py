@@ -136,7 +136,6 @@ def test_records_of_many_pieces_are_read_once(tmp_path: Path, monkeypatch: pytes
     ("arguments", "words"),
     [
         ({"format": "xml"}, "format is one of 'text', 'json', 'csv', 'parquet', 'orc', 'avro', 'binary', not 'xml'"),
-        ({"format": "json"}, "format='json' needs schema="),
         ({"schema": ORDER}, "format='text' takes no schema"),
         ({"format": "json", "schema": ORDER, "options": {"header": True}}, "format='json' takes no options"),
         ({"format": "csv", "schema": ORDER, "options": {"head": True}}, "there is no option 'head' of csv"),
@@ -158,3 +157,20 @@ def test_the_fields_are_those_of_the_schema_and_the_place(tmp_path: Path) -> Non
     stream = TridentTopology("t").new_stream("orders", FileSpout(tmp_path / "*", format="json", schema=ORDER))
     assert stream.schema == schema_of("product string, amount int, _path string, _position bigint")
     assert FileSpout("*.json", format="json", schema=ORDER).details() == {"glob": "*.json", "format": "json"}
+
+
+def test_json_with_fields_that_were_not_found_stops_by_name_unless_they_may_come(tmp_path: Path) -> None:
+    write(tmp_path / "a", b'{"n": 1, "in": [{"x": 1}]}\n')
+    strict, adding = (
+        FileSpout(tmp_path / "?", format="json", schema_evolution=each, on_decode_error="skip")
+        for each in ("fail", "add")
+    )
+    later = write(tmp_path / "b", b'{"n": 2}\n{"n": 3, "in": [{"y": 1}]}\n{"n": 4, "more": 1}\n')
+
+    def numbers(spout: FileSpout) -> object:
+        made = spout._format
+        assert isinstance(made, JsonLines)
+        return made.columns(Lines.of("b", 0, later.read_bytes()))[0].to_pylist()
+
+    assert numbers(strict) == [2]
+    assert numbers(adding) == [2, 3, 4]

@@ -1,0 +1,211 @@
+"""The schema of files, found in the first ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+from attrs import frozen
+from pyspark.sql import types as t
+
+from trident_py.errors import TopologyError
+from trident_py.rows.avro import avro_fields, fastavro_module
+from trident_py.rows.schema import clipped, schema_of, spark_type
+from trident_py.spouts.files.content import file_errors, open_content
+from trident_py.spouts.files.formats import Lines
+from trident_py.spouts.files.paths import PathPattern
+
+SAMPLE_FILES = 20
+"""So many files are looked at, in the order of their names."""
+
+SAMPLE_BYTES = 256 * 1024
+"""So much of each file with lines is looked at."""
+
+_INTEGERS = (t.ByteType(), t.ShortType(), t.IntegerType(), t.LongType())
+_FLOATS = (t.FloatType(), t.DoubleType())
+_NUMBERS = (t.LongType(), t.DoubleType())
+_BIGINT_END = 2**63
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+
+
+@frozen
+class Widening:
+    """Finds the type for values of two.
+
+    Attributes:
+        orders: types, each of which holds what those before it in its sequence hold.
+    """
+
+    orders: Sequence[Sequence[t.DataType]]
+
+    def __call__(self, left: t.DataType, right: t.DataType) -> t.DataType:
+        """Return the type.
+
+        Raises:
+            ValueError: no type holds both.
+        """
+        match left, right:
+            case (t.NullType(), other) | (other, t.NullType()):
+                return other
+            case t.StructType(), t.StructType():
+                return self.fields(left, right)
+            case t.ArrayType(), t.ArrayType():
+                return t.ArrayType(self(left.elementType, right.elementType))
+            case t.MapType(), t.MapType():
+                return t.MapType(self(left.keyType, right.keyType), self(left.valueType, right.valueType))
+        for order in self.orders:
+            if left in order and right in order:
+                return max(left, right, key=order.index)
+        if left == right:
+            return left
+        raise ValueError(f"is {left.simpleString()} and {right.simpleString()}")
+
+    def fields(self, left: t.StructType, right: t.StructType) -> t.StructType:
+        """Return the fields of both, those of ``left`` first."""
+        found = {each.name: each.dataType for each in left}
+        for each in right:
+            before = found.get(each.name, t.NullType())
+            try:
+                found[each.name] = self(before, each.dataType)
+            except ValueError as error:
+                raise ValueError(f"{each.name!r} {error}") from error
+        return t.StructType([t.StructField(name, kind) for name, kind in found.items()])
+
+
+def _known(kind: t.DataType) -> t.DataType:
+    """Return the type with texts where no value was seen."""
+    match kind:
+        case t.NullType():
+            return t.StringType()
+        case t.StructType(fields=[]):
+            return t.MapType(t.StringType(), t.StringType())
+        case t.StructType():
+            return t.StructType([t.StructField(each.name, _known(each.dataType)) for each in kind])
+        case t.ArrayType():
+            return t.ArrayType(_known(kind.elementType))
+        case t.MapType():
+            return t.MapType(_known(kind.keyType), _known(kind.valueType))
+    return kind
+
+
+def found_schema(format: str, pattern: PathPattern, options: Mapping[str, Any]) -> t.StructType:
+    """Return the fields of the first files that the pattern matches.
+
+    Raises:
+        TopologyError: there is no file, they have no common schema, or one can't be read.
+    """
+    paths = sorted(pattern.find())[:SAMPLE_FILES]
+    look, widened = _LOOKS[format]
+    found = t.StructType()
+    for path in paths:
+        try:
+            with file_errors(path):
+                fields = look(path, options)
+            found = widened.fields(found, fields)
+        except Exception as error:
+            raise TopologyError(
+                f"the schema can't be found in file {path!r}: {error}; to fix this: give FileSpout the fields to read "
+                f"as schema="
+            ) from error
+    if not found.fields:
+        raise TopologyError(
+            f"there is no record in {pattern.text!r} to find the schema in; to fix this: give FileSpout the fields to "
+            f"read as schema=, or start when there is a file"
+        )
+    return schema_of(t.StructType([t.StructField(each.name, _known(each.dataType)) for each in found]))
+
+
+# --- files with columns -----------------------------------------------------------------------------------------------
+
+
+def _parquet(path: str, options: Mapping[str, Any]) -> t.StructType:
+    """Return the fields; Spark stores its own types, as it writes moments as INT96, which have no time zone."""
+    schema = pq.read_schema(path)
+    stored = (schema.metadata or {}).get(_SPARK_SCHEMA)
+    if stored is not None:
+        return t.StructType.fromJson(json.loads(stored))
+    return _columns(schema)
+
+
+def _orc(path: str, options: Mapping[str, Any]) -> t.StructType:
+    return _columns(po.ORCFile(path).schema)
+
+
+def _columns(schema: Any) -> t.StructType:
+    return t.StructType([t.StructField(each.name, spark_type(each.type)) for each in schema])
+
+
+def _avro(path: str, options: Mapping[str, Any]) -> t.StructType:
+    with open(path, "rb") as file:
+        schema = fastavro_module().block_reader(file).writer_schema
+    if not isinstance(schema, dict) or "fields" not in schema:
+        raise ValueError("its values are not records")
+    return avro_fields(schema, [each["name"] for each in schema["fields"]])
+
+
+# --- files with lines -------------------------------------------------------------------------------------------------
+
+
+def _texts(path: str) -> Iterator[str]:
+    with open_content(path) as content:
+        block = content.read_at(0, SAMPLE_BYTES)
+    whole = block[: block.rfind(b"\n") + 1] or block  # the last line may not be complete
+    return (text.decode() for text in Lines.of(path, 0, whole).without_bom().texts() if text)
+
+
+def _json(path: str, options: Mapping[str, Any]) -> t.StructType:
+    values = (json.loads(text, parse_float=Decimal) for text in _texts(path))
+    return reduce(_OF_JSON.fields, map(_object_type, values), t.StructType())
+
+
+def _object_type(value: Any) -> t.StructType:
+    if not isinstance(value, dict):
+        raise TypeError(f"the line {clipped(value)} is not an object")
+    return t.StructType([t.StructField(name, _json_type(each)) for name, each in value.items()])
+
+
+def _json_type(value: Any) -> t.DataType:
+    match value:
+        case dict():
+            return _object_type(value)
+        case list():
+            none: t.DataType = t.NullType()
+            return t.ArrayType(reduce(_OF_JSON, map(_json_type, value), none))
+        case bool():
+            return t.BooleanType()
+        case int() if -_BIGINT_END <= value < _BIGINT_END:
+            return t.LongType()
+        case Decimal() | float():
+            return t.DoubleType()
+        case str():
+            return t.StringType()
+        case None:
+            return t.NullType()
+    raise ValueError(f"{clipped(value)} has more digits than a bigint")
+
+
+def _csv(path: str, options: Mapping[str, Any]) -> t.StructType:
+    """Return the names of the header, all as texts: only the user knows whether 0123 is a number."""
+    if options.get("header") is not True:
+        raise ValueError("the names are only known with options={'header': True}")
+    texts = csv.reader(_texts(path), delimiter=options.get("sep", ","), quotechar=options.get("quote", '"'))
+    return t.StructType([t.StructField(name, t.StringType()) for name in next(texts, [])])
+
+
+_OF_COLUMNS, _OF_JSON = Widening((_INTEGERS, _FLOATS)), Widening((_NUMBERS,))
+
+_LOOKS: Mapping[str, tuple[Callable[[str, Mapping[str, Any]], t.StructType], Widening]] = {
+    "parquet": (_parquet, _OF_COLUMNS),
+    "orc": (_orc, _OF_COLUMNS),
+    "avro": (_avro, _OF_COLUMNS),
+    "json": (_json, _OF_JSON),
+    "csv": (_csv, _OF_COLUMNS),
+}
+WITH_SCHEMA = frozenset(_LOOKS)
+"""The formats with a schema that can be found."""
