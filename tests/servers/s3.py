@@ -9,8 +9,10 @@ from contextlib import closing
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 from attrs import define, field
+from obstore.store import S3Store
 
 from tests.servers.postgresql import free_port, is_answering
 from tests.servers.process import ServerProcess
@@ -37,7 +39,7 @@ class S3Server(ServerProcess):
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What deltalake has to know of it."""
+        """What deltalake and `FileSpout` have to know of it."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ALLOW_HTTP": "true",
@@ -55,6 +57,11 @@ class S3Server(ServerProcess):
             "s3.secret-access-key": _SECRET,
             "s3.region": _REGION,
         }
+
+    def objects(self, bucket: str) -> S3Store:
+        """The objects of a bucket, to put and delete them."""
+        config: Any = {name: value for name, value in self.storage_options.items() if name != "AWS_ALLOW_HTTP"}
+        return S3Store(bucket, config=config, client_options={"allow_http": True})
 
     def make_bucket(self, name: str) -> None:
         """Make an empty one."""

@@ -1,4 +1,4 @@
-"""Tables of Delta and Iceberg in a store of objects, behind a real server that speaks S3, with Spark."""
+"""Tables of Delta and Iceberg, and files, in a store of objects, behind a real server that speaks S3, with Spark."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import obstore
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -16,8 +17,17 @@ from pyspark.sql import SparkSession
 from tests.servers.s3 import S3Server
 from tests.unit.trident_py.sinks.delta.tables import written
 from tests.unit.trident_py.sinks.tables.leaders import SCHEMA, TOPOLOGY, A, B, C, between, transaction
-from trident_py import CommitToken, DeltaSink, DeltaSpout, FencedError, FixedBatchSpout, IcebergSink, TridentTopology
-from trident_py.operations import Sum
+from trident_py import (
+    CommitToken,
+    DeltaSink,
+    DeltaSpout,
+    FencedError,
+    FileSpout,
+    FixedBatchSpout,
+    IcebergSink,
+    TridentTopology,
+)
+from trident_py.operations import Count, Sum
 from trident_py.rows.schema import schema_of
 from trident_py.sinks.delta.staging import Storage
 from trident_py.sinks.delta.transactions import DeltaTransactions
@@ -80,6 +90,25 @@ def test_an_iceberg_table_in_s3_is_written_by_tasks(
     table = load_catalog(**catalog).load_table("web.rows")
     assert table.location().startswith(f"s3://{bucket}/")
     assert rows_of(table.scan().to_arrow()) == sorted(ROWS)
+
+
+@pytest.mark.spark
+def test_objects_that_land_in_s3_are_counted_once_by_tasks(
+    spark: SparkSession, s3_server: S3Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident_py.spouts.files.whole.SMALL_BYTES", 0)  # tasks read
+    topology, coordination, given = TridentTopology("objects"), LocalCoordination(), dict[str, int]()
+    words = FileSpout(
+        f"s3://{bucket}/in/*.json", format="json", schema="word string", storage_options=s3_server.storage_options
+    )
+    counts = SQLiteState(tmp_path / "words.db", table="words")
+    topology.new_stream("words", words).group_by("word").persistent_aggregate(counts, Count(), "total")
+    for name in ("a", "b"):
+        obstore.put(s3_server.objects(bucket), f"in/{name}.json", b'{"word": "x"}\n{"word": "y"}\n')
+        given = {"x": given.get("x", 0) + 1, "y": given.get("y", 0) + 1}
+        run_batches(topology, coordination, spark)
+        with closing(sqlite3.connect(tmp_path / "words.db")) as database:
+            assert dict(database.execute("SELECT word, total FROM words")) == given
 
 
 def leader(s3_server: S3Server, bucket: str, epoch: int) -> DeltaTransactions:

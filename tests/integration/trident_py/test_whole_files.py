@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 from tests.integration.trident_py.test_windows import PATIENCE_SECONDS, Failing, config, select
 from trident_py import FileSpout, SQLiteState, SQLSink, Sum, TridentConfig, TridentTopology
 from trident_py.rows.schema import arrow_schema
-from trident_py.spouts.files.columns import whole_format
+from trident_py.spouts.files.columns import WholeReader, whole_format
+from trident_py.spouts.files.paths import PathPattern
+from trident_py.spouts.files.places import LocalFiles
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -45,7 +47,8 @@ def test_the_rows_are_those_that_spark_reads_from_what_it_has_written(
     given.coalesce(1).write.option("parquet.block.size", 4096).format(kind).save(str(tmp_path / "made"))
     (path,) = map(str, (tmp_path / "made").glob("part-*"))
     made = whole_format(kind, given.schema, "fail")
-    ours = pa.Table.from_batches(made.read(made.portions(path, lambda: None)), arrow_schema(made.fields))
+    reader = WholeReader(made, LocalFiles(PathPattern.of(path)))
+    ours = pa.Table.from_batches(reader(reader.portions(reader.place.find()[path])), arrow_schema(made.fields))
     sparks = spark.read.schema(given.schema).format(kind).load(path).toArrow()
     assert ours.drop_columns(["_path", "_position"]).to_pylist() == sparks.to_pylist()
     assert ours.column("_position").to_pylist() == list(range(1000))

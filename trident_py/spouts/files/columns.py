@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from trident_py.rows.moments import moment
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of, shown
 from trident_py.spouts.files.content import check_reached
 from trident_py.spouts.files.evolution import Evolution
+from trident_py.spouts.files.places import Place, WholeFile
 
 CHUNK_ROWS = 65_536
 """The rows of a batch that a task yields at once."""
@@ -36,11 +37,11 @@ class Portion:
 
     Attributes:
         number: of the row group; 0 in a file that is one part.
-        first: the number of its first row in the file.
+        first: the number of its first row in the file, or of its first byte.
         size: in bytes, about.
     """
 
-    path: str
+    file: WholeFile
     number: int
     first: int
     size: int
@@ -54,41 +55,55 @@ class WholeFormat(ABC):
     damages: ClassVar[tuple[type[Exception], ...]] = (OSError, pa.ArrowException)
     """The exceptions for a file that isn't of this format."""
 
-    def portions(self, path: str, check: Callable[[], None]) -> list[Portion]:
-        """Return the parts of a file.
+    @abstractmethod
+    def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
+        """Return the parts of a file."""
 
-        Args:
-            path: of the file.
-            check: raises an error if the file isn't the one that was defined.
+    @abstractmethod
+    def rows(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part.
 
         Raises:
-            UnreadableFileError: the file isn't of this format.
+            SpoutError: the fields don't fit.
         """
-        check()
-        try:
-            return self._portions(path)
-        except self.damages as error:
-            check_reached(path, error)
-            raise unreadable(path, self.kind, error) from error
 
-    def read(self, portions: Sequence[Portion]) -> Iterator[pa.RecordBatch]:
+
+@frozen
+class WholeReader:
+    """Reads files of a format in a place, on the driver and in tasks."""
+
+    format: WholeFormat
+    place: Place
+
+    def portions(self, file: WholeFile) -> list[Portion]:
+        """Return the parts of a file.
+
+        Raises:
+            SpoutError: it isn't the one that was defined.
+            UnreadableFileError: it isn't of this format.
+        """
+        self.place.check(file)
+        with self._open(file, file.path) as content:
+            return self.format.portions(file, content)
+
+    def __call__(self, portions: Sequence[Portion]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some parts.
 
         Raises:
             SpoutError: a file can't be read, or its fields don't fit.
         """
         for portion in portions:
-            try:
-                yield from self._rows(portion)
-            except self.damages as error:
-                check_reached(portion.path, error)
-                raise unreadable(f"{portion.path}, part {portion.number}", self.kind, error) from error
+            with self._open(portion.file, f"{portion.file.path}, part {portion.number}") as content:
+                yield from self.format.rows(portion, content)
 
-    @abstractmethod
-    def _portions(self, path: str) -> list[Portion]: ...
-
-    @abstractmethod
-    def _rows(self, portion: Portion) -> Iterator[pa.RecordBatch]: ...
+    @contextmanager
+    def _open(self, file: WholeFile, what: str) -> Iterator[pa.NativeFile]:
+        try:
+            with self.place.open(file) as content:
+                yield content
+        except self.format.damages as error:
+            check_reached(file.path, error)
+            raise unreadable(what, self.format.kind, error) from error
 
 
 class UnreadableFileError(SpoutError):
@@ -119,13 +134,13 @@ class ColumnFormat(WholeFormat):
         """The fields of the record, then the file and the number of the row in it."""
         return t.StructType([*self.record.fields, _PATH, _POSITION])
 
-    def _rows(self, portion: Portion) -> Iterator[pa.RecordBatch]:
+    def rows(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.RecordBatch]:
         position = portion.first
-        for found in self._tables(portion):
+        for found in self._tables(portion, content):
             columns = [self._column(found, each, portion) for each in arrow_schema(self.record)]
             for batch in pa.Table.from_arrays(columns, schema=arrow_schema(self.record)).to_batches(CHUNK_ROWS):
                 places = pa.array(np.arange(position, position + batch.num_rows))
-                paths = pa.repeat(portion.path, batch.num_rows)
+                paths = pa.repeat(portion.file.path, batch.num_rows)
                 yield pa.RecordBatch.from_arrays([*batch.columns, paths, places], schema=arrow_schema(self.fields))
                 position += batch.num_rows
 
@@ -137,12 +152,12 @@ class ColumnFormat(WholeFormat):
             return column.cast(field.type)
         except pa.ArrowException as error:
             raise SpoutError(
-                f"file {portion.path!r}, part {portion.number}: the field {field.name!r} is {column.type}, not "
+                f"file {portion.file.path!r}, part {portion.number}: the field {field.name!r} is {column.type}, not "
                 f"{field.type}: {error}; to fix this: give FileSpout a schema that fits"
             ) from error
 
     @abstractmethod
-    def _tables(self, portion: Portion) -> Iterator[pa.Table]:
+    def _tables(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.Table]:
         """Yield the rows of a part, with those fields of the record that the file has."""
 
 
@@ -152,20 +167,20 @@ class ParquetFiles(ColumnFormat):
 
     kind: ClassVar[str] = "parquet"
 
-    def _portions(self, path: str) -> list[Portion]:
-        with pq.ParquetFile(path) as file:
-            self.evolution.check(path, file.schema_arrow.names, self.record.names)
-            groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
+        opened = pq.ParquetFile(content)
+        self.evolution.check(file.path, opened.schema_arrow.names, self.record.names)
         first, found = 0, []
-        for number, group in enumerate(groups):
-            found.append(Portion(path, number, first, group.total_byte_size))
+        for number in range(opened.metadata.num_row_groups):
+            group = opened.metadata.row_group(number)
+            found.append(Portion(file, number, first, group.total_byte_size))
             first += group.num_rows
         return found
 
-    def _tables(self, portion: Portion) -> Iterator[pa.Table]:
-        with pq.ParquetFile(portion.path) as file:
-            names = [name for name in self.record.names if name in file.schema_arrow.names]
-            yield file.read_row_group(portion.number, columns=names, use_threads=False)
+    def _tables(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.Table]:
+        opened = pq.ParquetFile(content)
+        names = [name for name in self.record.names if name in opened.schema_arrow.names]
+        yield opened.read_row_group(portion.number, columns=names, use_threads=False)
 
 
 @frozen
@@ -174,15 +189,15 @@ class OrcFiles(ColumnFormat):
 
     kind: ClassVar[str] = "orc"
 
-    def _portions(self, path: str) -> list[Portion]:
-        self.evolution.check(path, po.ORCFile(path).schema.names, self.record.names)
-        return [Portion(path, 0, 0, os.path.getsize(path))]
+    def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
+        self.evolution.check(file.path, po.ORCFile(content).schema.names, self.record.names)
+        return [Portion(file, 0, 0, file.size)]
 
-    def _tables(self, portion: Portion) -> Iterator[pa.Table]:
-        file = po.ORCFile(portion.path)
-        names = [name for name in self.record.names if name in file.schema.names]
-        for number in range(file.nstripes):
-            yield pa.Table.from_batches([file.read_stripe(number, columns=names)])
+    def _tables(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.Table]:
+        opened = po.ORCFile(content)
+        names = [name for name in self.record.names if name in opened.schema.names]
+        for number in range(opened.nstripes):
+            yield pa.Table.from_batches([opened.read_stripe(number, columns=names)])
 
 
 @frozen
@@ -195,33 +210,31 @@ class AvroFiles(ColumnFormat):
         *(ValueError, EOFError, LookupError, zlib.error),
     )
 
-    def _portions(self, path: str) -> list[Portion]:
-        with open(path, "rb") as file:
-            schema = fastavro_module().block_reader(file).writer_schema
+    def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
+        schema = fastavro_module().block_reader(content).writer_schema
         if not isinstance(schema, dict) or "fields" not in schema:
             raise ValueError("its values are not records")
-        self.evolution.check(path, [each["name"] for each in schema["fields"]], self.record.names)
-        return [Portion(path, 0, 0, os.path.getsize(path))]
+        self.evolution.check(file.path, [each["name"] for each in schema["fields"]], self.record.names)
+        return [Portion(file, 0, 0, file.size)]
 
-    def _tables(self, portion: Portion) -> Iterator[pa.Table]:
-        with open(portion.path, "rb") as file:
-            blocks = fastavro_module().block_reader(file)
-            fields, read = self._types(portion, blocks.writer_schema), avro_reader(blocks.writer_schema)
-            rows: list[tuple[Any, ...]] = []
-            for block in blocks:
-                records = (read(block.bytes_) for _ in range(block.num_records))
-                rows += [tuple(each[name] for name in fields.names) for each in records]
-                if len(rows) >= CHUNK_ROWS:
-                    yield arrow_table(rows, fields)
-                    rows = []
-            yield arrow_table(rows, fields)
+    def _tables(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.Table]:
+        blocks = fastavro_module().block_reader(content)
+        fields, read = self._types(portion.file, blocks.writer_schema), avro_reader(blocks.writer_schema)
+        rows: list[tuple[Any, ...]] = []
+        for block in blocks:
+            records = (read(block.bytes_) for _ in range(block.num_records))
+            rows += [tuple(each[name] for name in fields.names) for each in records]
+            if len(rows) >= CHUNK_ROWS:
+                yield arrow_table(rows, fields)
+                rows = []
+        yield arrow_table(rows, fields)
 
-    def _types(self, portion: Portion, schema: Any) -> t.StructType:
+    def _types(self, file: WholeFile, schema: Any) -> t.StructType:
         try:
             there = {each["name"] for each in schema["fields"]}
             return avro_fields(schema, [name for name in self.record.names if name in there])
         except TopologyError as error:
-            raise SpoutError(f"file {portion.path!r}: {error}; or leave the field out of schema=") from error
+            raise SpoutError(f"file {file.path!r}: {error}; or leave the field out of schema=") from error
 
 
 @frozen
@@ -231,14 +244,12 @@ class BinaryFiles(WholeFormat):
     kind: ClassVar[str] = "binary"
     fields: ClassVar[t.StructType] = _BINARY  # type: ignore[misc]
 
-    def _portions(self, path: str) -> list[Portion]:
-        return [Portion(path, 0, 0, os.path.getsize(path))]
+    def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
+        return [Portion(file, 0, 0, file.size)]
 
-    def _rows(self, portion: Portion) -> Iterator[pa.RecordBatch]:
-        with open(portion.path, "rb") as file:
-            content, status = file.read(), os.fstat(file.fileno())
-        at = moment(status.st_mtime_ns // 1000)
-        row = {"path": portion.path, "modificationTime": at, "length": len(content), "content": content}
+    def rows(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+        found, at = content.read(), moment(portion.file.modified // 1000)
+        row = {"path": portion.file.path, "modificationTime": at, "length": len(found), "content": found}
         yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(_BINARY))
 
 

@@ -83,6 +83,8 @@ _KEPT_BYTES = 4 * 1024
 
 
 def _zstd(file: BinaryIO) -> pa.NativeFile:
+    if isinstance(file, pa.NativeFile):
+        return pa.CompressedInputStream(file, "zstd")
     own = os.fdopen(os.dup(file.fileno()), "rb", buffering=0)  # Arrow closes the file that it gets
     return pa.CompressedInputStream(pa.PythonFile(own, "r"), "zstd")
 
@@ -218,6 +220,21 @@ class UnpackedContent(Content):
         self._recent = self._recent[-kept:] + pulled
         self._upto += len(pulled)
         return bool(pulled)
+
+
+@define(slots=False)
+class StreamContent(Content):
+    """The bytes of a file that isn't on a disk."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self.file.seek(position)
+        return self.file.read(size)
+
+
+def content_of(file: Any, path: str) -> Content:
+    """Return the content of an open file with this name."""
+    unpack = _UNPACKERS.get(os.path.splitext(path)[1])
+    return UnpackedContent(file, unpack) if unpack else StreamContent(file)
 
 
 def open_content(path: str) -> Content:

@@ -21,19 +21,22 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter, ITridentSpout
 from trident_py.rows.schema import shown
-from trident_py.spouts.files.columns import ColumnFormat, WholeFormat
+from trident_py.spouts.files.columns import ColumnFormat, WholeFormat, WholeReader
 from trident_py.spouts.files.content import is_compressed
 from trident_py.spouts.files.corrections import corrected
 from trident_py.spouts.files.cursor import STILL_SECONDS, FileCursor
 from trident_py.spouts.files.evolution import Evolution
 from trident_py.spouts.files.folders import FolderFields, in_folders
 from trident_py.spouts.files.following import FollowedFiles
-from trident_py.spouts.files.formats import FORMATS, ON_ERROR, TextLines, format_of
+from trident_py.spouts.files.formats import FORMATS, ON_ERROR, LineFormat, TextLines, format_of
 from trident_py.spouts.files.lines import LineReader, Piece
+from trident_py.spouts.files.objects import Objects
 from trident_py.spouts.files.paths import PathPattern
+from trident_py.spouts.files.places import LocalFiles, Place
 from trident_py.spouts.files.sampling import WITH_SCHEMA, found_schema
 from trident_py.spouts.files.splits import Split, StoredSplit
 from trident_py.spouts.files.whole import WholeFileCoordinator, WholeFileEmitter, WholeFiles
+from trident_py.spouts.files.whole_lines import WholeLines
 from trident_py.spouts.rest import Rest
 
 log = logging.getLogger(__name__)
@@ -80,7 +83,7 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
 
     Args:
         glob: a path with ``*``, ``?``, ``[…]`` and ``**``, as in `glob.glob`; relative to the current directory at the
-            start.
+            start. Or a URL of objects with these, such as ``"s3://bucket/logs/*.json"``. They are read as a whole.
         max_bytes_per_batch: the maximum size of a batch; a longer line, or larger whole file, has its own batch.
         encoding: the encoding of the files, in which a line feed must be the byte 10, so not UTF-16.
         errors: how to treat bytes that are not valid in this encoding, as in `open`: strict, replace, ignore or
@@ -103,6 +106,8 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         settled: the time without a change after which a file that is read as a whole is complete.
         partition_by: the fields of the schema that the files lack, because their values are in the names of folders,
             such as ``day=2026-11-28``. Without a schema, they are texts.
+        storage_options: options of the object store, as for `DeltaSpout`. They are sent to Spark's tasks, and nowhere
+            else.
 
     Raises:
         TopologyError: an argument can't work.
@@ -125,8 +130,9 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         schema_evolution: str = "fail",
         settled: timedelta = SETTLED,
         partition_by: str | Sequence[str] = (),
+        storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        pattern = PathPattern.of(glob)
+        place = _place(glob, storage_options)
         _check_sizes(max_bytes_per_batch, settled)
         for name, given, known in (
             ("format", format, FORMATS),
@@ -138,16 +144,18 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             if given not in known:
                 raise TopologyError(f"{name} is one of {', '.join(map(repr, known))}, not {shown(given)}")
         self._glob, self._max_bytes, self._settled = glob, max_bytes_per_batch, settled
+        self._objects = place if isinstance(place, Objects) else None
         text = TextLines(_encoding(encoding), errors)
         evolution = Evolution(is_found=schema is None and format in WITH_SCHEMA, adds=schema_evolution == "add")
-        found = found_schema(format, pattern, options or {}) if evolution.is_found else None
+        found = found_schema(format, place, options or {}) if evolution.is_found else None
         folders = _folders(schema, found, partition_by)
         record = folders.in_files if folders else found or schema
         made = format_of(format, record, options, on_decode_error, text, evolution)
         self._skips_bad = on_bad_file == "skip"
         if self._skips_bad and not isinstance(made, ColumnFormat):
             raise TopologyError(f"format={format!r} takes no on_bad_file: any bytes may be such a file")
-        self._format = in_folders(made, folders) if folders else made
+        within = in_folders(made, folders) if folders else made
+        self._format = WholeLines(within) if self._objects and isinstance(within, LineFormat) else within
         self.output_schema = self._format.fields
 
     def details(self) -> Mapping[str, Json]:
@@ -163,20 +171,32 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         Raises:
             SpoutError: the directory to look in doesn't exist.
         """
+        if self._objects:
+            return WholeFileCoordinator(WholeFiles(self._objects, 0), self._max_bytes)
         pattern = PathPattern.of(self._glob)
         pattern.check()
         if not pattern.find():
             log.warning("spout %r: no file matches %r yet", tx_state_id, pattern.text)
         if isinstance(self._format, WholeFormat):
-            return WholeFileCoordinator(WholeFiles(pattern, self._settled.total_seconds()), self._max_bytes)
+            settled = self._settled.total_seconds()
+            return WholeFileCoordinator(WholeFiles(LocalFiles(pattern), settled), self._max_bytes)
         return FileCoordinator(pattern, self._max_bytes)
 
     def get_emitter(
         self, tx_state_id: str, conf: TridentConfig, context: TopologyContext
     ) -> FileEmitter | WholeFileEmitter:
         if isinstance(self._format, WholeFormat):
-            return WholeFileEmitter(self._format, context.parallelism, self._skips_bad)
+            place = self._objects or LocalFiles(PathPattern.of(self._glob))
+            return WholeFileEmitter(WholeReader(self._format, place), context.parallelism, self._skips_bad)
         return FileEmitter(LineReader(self._format), context.parallelism)
+
+
+def _place(glob: str | os.PathLike[str], options: Mapping[str, str] | None) -> Place:
+    if isinstance(glob, str) and "://" in glob:
+        return Objects.of(glob, options or {})
+    if options:
+        raise TopologyError(f"{shown(glob)} is a pattern of local files, which take no storage_options")
+    return LocalFiles(PathPattern.of(glob))
 
 
 def _check_sizes(max_bytes_per_batch: int, settled: timedelta) -> None:

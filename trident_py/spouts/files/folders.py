@@ -15,6 +15,7 @@ from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.schema import arrow_schema, names_of, schema_of, shown
 from trident_py.spouts.files.columns import Portion, WholeFormat
 from trident_py.spouts.files.formats import LineFormat, Lines
+from trident_py.spouts.files.places import WholeFile
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """The value in the name of a folder that stands for NULL."""
@@ -159,12 +160,13 @@ class FilesInFolders(WholeFormat):
         """The fields of the record, then the file and the number of the row in it."""
         return t.StructType([*self.folders.record.fields, *self.format.fields.fields[-2:]])
 
-    def _portions(self, path: str) -> list[Portion]:
-        return self.format._portions(path)  # noqa: SLF001 - the same, around it
+    def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
+        return self.format.portions(file, content)
 
-    def _rows(self, portion: Portion) -> Iterator[pa.RecordBatch]:
-        for batch in self.format._rows(portion):  # noqa: SLF001 - the same, around it
-            columns = self.folders.joined(batch.columns[:-2], portion.path, batch.num_rows)
+    def rows(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+        """Read the rows, and add the values of the folders."""
+        for batch in self.format.rows(portion, content):
+            columns = self.folders.joined(batch.columns[:-2], portion.file.path, batch.num_rows)
             yield pa.RecordBatch.from_arrays([*columns, *batch.columns[-2:]], schema=arrow_schema(self.fields))
 
 

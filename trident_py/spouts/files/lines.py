@@ -106,13 +106,13 @@ def _blocks(content: Content, piece: Piece) -> Iterator[tuple[int, bytes]]:
     if piece.identity is None:
         _check_size(piece, content)
         if is_compressed(piece.path):
-            yield from _lines_between(content, 0, None, None)
+            yield from lines_between(content, 0, None, None)
             return
     position = piece.start
     if position > piece.first:
         position = line_end(content, piece.start - 1, piece.last) or piece.last
     if position < piece.end:
-        yield from _lines_between(content, position, piece.end, piece.last)
+        yield from lines_between(content, position, piece.end, piece.last)
 
 
 def _check_size(piece: Piece, content: Content) -> None:
@@ -124,7 +124,15 @@ def _check_size(piece: Piece, content: Content) -> None:
         )
 
 
-def _lines_between(content: Content, position: int, end: int | None, last: int | None) -> Iterator[tuple[int, bytes]]:
+def lines_between(content: Content, position: int, end: int | None, last: int | None) -> Iterator[tuple[int, bytes]]:
+    """Yield whole lines, block by block, each block with its position.
+
+    Args:
+        content: of the file.
+        position: the beginning of the first line.
+        end: lines that begin here or later are left out; None: none is.
+        last: the end of the file; None: it isn't known.
+    """
     pending = b""  # the beginning of a line, at `position`
     while True:
         at = position + len(pending)

@@ -49,7 +49,7 @@ class PathPattern:
             raise TopologyError(f"{shown(pattern)} is not a pattern of local files, such as 'logs/*.txt'")
         absolute = Path(os.path.abspath(text))
         names = absolute.parts[1:]
-        literal = next((number for number, name in enumerate(names) if _MAGIC.search(name)), len(names) - 1)
+        literal = next((number for number, name in enumerate(names) if has_magic(name)), len(names) - 1)
         parts = [name for number, name in enumerate(names) if number >= literal]
         if parts[-1:] == [_ANY_DEPTH]:
             parts.append("*")
@@ -73,7 +73,7 @@ class PathPattern:
     def matches(self, path: str) -> bool:
         """Return whether `find` would find an existing file with this path."""
         below = Path(path)
-        return below.is_relative_to(self.base) and _fits(below.relative_to(self.base).parts, self.parts)
+        return below.is_relative_to(self.base) and fits(below.relative_to(self.base).parts, self.parts)
 
     def find(self) -> dict[str, os.stat_result]:
         """Return every regular file, with its status; links to files are files.
@@ -91,6 +91,11 @@ class PathPattern:
         return found
 
 
+def has_magic(name: str) -> bool:
+    """Return whether a name has wildcards."""
+    return _MAGIC.search(name) is not None
+
+
 def _walk(directory: str, parts: Sequence[str]) -> Iterator[str]:
     if not parts:
         return
@@ -101,7 +106,7 @@ def _walk(directory: str, parts: Sequence[str]) -> Iterator[str]:
         for path in below:
             yield from _walk(path, parts)
         return
-    paths = _matching(directory, head) if _MAGIC.search(head) else [os.path.join(directory, head)]
+    paths = _matching(directory, head) if has_magic(head) else [os.path.join(directory, head)]
     if not rest:
         yield from paths
         return
@@ -109,12 +114,13 @@ def _walk(directory: str, parts: Sequence[str]) -> Iterator[str]:
         yield from _walk(path, rest)
 
 
-def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
+def fits(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Return whether the names of a path match the names and patterns of a `PathPattern`."""
     if not (names and parts):
         return not (names or parts)
     if parts[0] == _ANY_DEPTH:
-        return _fits(names, parts[1:]) or (names[0][0] != "." and _fits(names[1:], parts))
-    return _name_matcher(parts[0])(names[0]) and _fits(names[1:], parts[1:])
+        return fits(names, parts[1:]) or (names[0][0] != "." and fits(names[1:], parts))
+    return _name_matcher(parts[0])(names[0]) and fits(names[1:], parts[1:])
 
 
 def _matching(directory: str, pattern: str) -> Sequence[str]:

@@ -17,9 +17,9 @@ from pyspark.sql import types as t
 from trident_py.errors import TopologyError
 from trident_py.rows.avro import avro_fields, fastavro_module
 from trident_py.rows.schema import clipped, schema_of, spark_type
-from trident_py.spouts.files.content import file_errors, open_content
+from trident_py.spouts.files.content import Content, content_of, file_errors
 from trident_py.spouts.files.formats import Lines
-from trident_py.spouts.files.paths import PathPattern
+from trident_py.spouts.files.places import Place
 
 SAMPLE_FILES = 20
 """So many files are looked at, in the order of their names."""
@@ -94,20 +94,19 @@ def _known(kind: t.DataType) -> t.DataType:
     return kind
 
 
-def found_schema(format: str, pattern: PathPattern, options: Mapping[str, Any]) -> t.StructType:
-    """Return the fields of the first files that the pattern matches.
+def found_schema(format: str, place: Place, options: Mapping[str, Any]) -> t.StructType:
+    """Return the fields of the first files of a place.
 
     Raises:
         TopologyError: there is no file, they have no common schema, or one can't be read.
     """
-    paths = sorted(pattern.find())[:SAMPLE_FILES]
+    files = sorted(place.find().items())[:SAMPLE_FILES]
     look, widened = _LOOKS[format]
     found = t.StructType()
-    for path in paths:
+    for path, file in files:
         try:
-            with file_errors(path):
-                fields = look(path, options)
-            found = widened.fields(found, fields)
+            with file_errors(path), place.open(file) as opened:
+                found = widened.fields(found, look(content_of(opened, path), options))
         except Exception as error:
             raise TopologyError(
                 f"the schema can't be found in file {path!r}: {error}; to fix this: give FileSpout the fields to read "
@@ -115,7 +114,7 @@ def found_schema(format: str, pattern: PathPattern, options: Mapping[str, Any]) 
             ) from error
     if not found.fields:
         raise TopologyError(
-            f"there is no record in {pattern.text!r} to find the schema in; to fix this: give FileSpout the fields to "
+            f"there is no record in {place.text!r} to find the schema in; to fix this: give FileSpout the fields to "
             f"read as schema=, or start when there is a file"
         )
     return schema_of(t.StructType([t.StructField(each.name, _known(each.dataType)) for each in found]))
@@ -124,26 +123,25 @@ def found_schema(format: str, pattern: PathPattern, options: Mapping[str, Any]) 
 # --- files with columns -----------------------------------------------------------------------------------------------
 
 
-def _parquet(path: str, options: Mapping[str, Any]) -> t.StructType:
+def _parquet(content: Content, options: Mapping[str, Any]) -> t.StructType:
     """Return the fields; Spark stores its own types, as it writes moments as INT96, which have no time zone."""
-    schema = pq.read_schema(path)
+    schema = pq.read_schema(content.file)
     stored = (schema.metadata or {}).get(_SPARK_SCHEMA)
     if stored is not None:
         return t.StructType.fromJson(json.loads(stored))
     return _columns(schema)
 
 
-def _orc(path: str, options: Mapping[str, Any]) -> t.StructType:
-    return _columns(po.ORCFile(path).schema)
+def _orc(content: Content, options: Mapping[str, Any]) -> t.StructType:
+    return _columns(po.ORCFile(content.file).schema)
 
 
 def _columns(schema: Any) -> t.StructType:
     return t.StructType([t.StructField(each.name, spark_type(each.type)) for each in schema])
 
 
-def _avro(path: str, options: Mapping[str, Any]) -> t.StructType:
-    with open(path, "rb") as file:
-        schema = fastavro_module().block_reader(file).writer_schema
+def _avro(content: Content, options: Mapping[str, Any]) -> t.StructType:
+    schema = fastavro_module().block_reader(content.file).writer_schema
     if not isinstance(schema, dict) or "fields" not in schema:
         raise ValueError("its values are not records")
     return avro_fields(schema, [each["name"] for each in schema["fields"]])
@@ -152,15 +150,14 @@ def _avro(path: str, options: Mapping[str, Any]) -> t.StructType:
 # --- files with lines -------------------------------------------------------------------------------------------------
 
 
-def _texts(path: str) -> Iterator[str]:
-    with open_content(path) as content:
-        block = content.read_at(0, SAMPLE_BYTES)
+def _texts(content: Content) -> Iterator[str]:
+    block = content.read_at(0, SAMPLE_BYTES)
     whole = block[: block.rfind(b"\n") + 1] or block  # the last line may not be complete
-    return (text.decode() for text in Lines.of(path, 0, whole).without_bom().texts() if text)
+    return (text.decode() for text in Lines.of("", 0, whole).without_bom().texts() if text)
 
 
-def _json(path: str, options: Mapping[str, Any]) -> t.StructType:
-    values = (json.loads(text, parse_float=Decimal) for text in _texts(path))
+def _json(content: Content, options: Mapping[str, Any]) -> t.StructType:
+    values = (json.loads(text, parse_float=Decimal) for text in _texts(content))
     return reduce(_OF_JSON.fields, map(_object_type, values), t.StructType())
 
 
@@ -190,17 +187,17 @@ def _json_type(value: Any) -> t.DataType:
     raise ValueError(f"{clipped(value)} has more digits than a bigint")
 
 
-def _csv(path: str, options: Mapping[str, Any]) -> t.StructType:
+def _csv(content: Content, options: Mapping[str, Any]) -> t.StructType:
     """Return the names of the header, all as texts: only the user knows whether 0123 is a number."""
     if options.get("header") is not True:
         raise ValueError("the names are only known with options={'header': True}")
-    texts = csv.reader(_texts(path), delimiter=options.get("sep", ","), quotechar=options.get("quote", '"'))
+    texts = csv.reader(_texts(content), delimiter=options.get("sep", ","), quotechar=options.get("quote", '"'))
     return t.StructType([t.StructField(name, t.StringType()) for name in next(texts, [])])
 
 
 _OF_COLUMNS, _OF_JSON = Widening((_INTEGERS, _FLOATS)), Widening((_NUMBERS,))
 
-_LOOKS: Mapping[str, tuple[Callable[[str, Mapping[str, Any]], t.StructType], Widening]] = {
+_LOOKS: Mapping[str, tuple[Callable[[Content, Mapping[str, Any]], t.StructType], Widening]] = {
     "parquet": (_parquet, _OF_COLUMNS),
     "orc": (_orc, _OF_COLUMNS),
     "avro": (_avro, _OF_COLUMNS),

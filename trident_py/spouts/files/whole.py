@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,11 +10,10 @@ from attrs import define, field, frozen
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.batch_coordinator import CursorCoordinator
 from coordinators.values.canonical import Json
-from trident_py.errors import SpoutError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
-from trident_py.spouts.files.columns import Portion, UnreadableFileError, WholeFormat
-from trident_py.spouts.files.paths import PathPattern, status_of
+from trident_py.spouts.files.columns import Portion, UnreadableFileError, WholeReader
+from trident_py.spouts.files.places import Place, StoredFile, WholeFile, changed
 from trident_py.spouts.rest import Rest
 
 METADATA_BYTES_MAX = 64 * 1024
@@ -27,69 +25,17 @@ FILE_BYTES = 48
 SMALL_BYTES = 64 * 1024
 """The maximum size of a batch that the driver reads itself; then the batch can share a Spark job with others."""
 
-StoredFile = list[Json]
-"""``[path, size, mtime]``."""
-
-
-@frozen
-class WholeFile:
-    """A file, with its size and modification time in nanoseconds when it was defined."""
-
-    path: str
-    size: int
-    mtime: int
-
-    @classmethod
-    def parse(cls, stored: Sequence[Json]) -> WholeFile:
-        """Return the file with this form in a batch's metadata."""
-        match stored:
-            case [str() as path, int() as size, int() as mtime]:
-                return cls(path, size, mtime)
-        raise SpoutError(f"a batch of files is defined as {stored!r}, which this version cannot read")
-
-    @classmethod
-    def of(cls, path: str, status: os.stat_result) -> WholeFile:
-        """Return the file as it is now."""
-        return cls(path, status.st_size, status.st_mtime_ns)
-
-    @property
-    def stored(self) -> StoredFile:
-        """The form in a batch's metadata."""
-        return [self.path, self.size, self.mtime]
-
-    def check(self) -> None:
-        """Check that the file is as it was defined.
-
-        Raises:
-            SpoutError: it has changed, or is gone.
-        """
-        status = status_of(self.path)
-        if status is None:
-            raise SpoutError(
-                f"file {self.path!r} is gone, and a batch has its rows; to fix this: put it back, with its old time"
-            )
-        if WholeFile.of(self.path, status) != self:
-            raise changed(self)
-
-
-def changed(file: WholeFile) -> SpoutError:
-    """Return the error for a file that was changed after it was defined."""
-    return SpoutError(
-        f"file {file.path!r} was changed after a batch was defined with its {file.size} bytes; to fix this: restore it "
-        f"with its old time, and give changed data a new name"
-    )
-
 
 @define
 class WholeFiles:
-    """The files of a pattern that were defined, and those that wait.
+    """The files of a place that were defined, and those that wait.
 
     Attributes:
         settled: seconds without a change after which a file is complete.
-        defined: by path, the size and the modification time with which a file was defined.
+        defined: by path, the files as they were defined.
     """
 
-    pattern: PathPattern
+    place: Place
     settled: float
     defined: dict[str, WholeFile] = field(factory=dict, init=False)
     _since: dict[str, tuple[WholeFile, float]] = field(factory=dict, init=False)
@@ -100,7 +46,7 @@ class WholeFiles:
         Raises:
             SpoutError: one has changed.
         """
-        found = {path: WholeFile.of(path, status) for path, status in self.pattern.find().items()}
+        found = self.place.find()
         for path, file in found.items():
             before = self.defined.get(path)
             if before is not None and before != file:
@@ -142,8 +88,8 @@ class WholeFileCoordinator(CursorCoordinator[list[StoredFile]]):
         self.files.define(files)
 
     def moved(self, metadata: list[StoredFile]) -> Mapping[str, Json]:
-        """Return each file of the batch, with its size and time."""
-        return {file.path: [file.size, file.mtime] for file in map(WholeFile.parse, metadata)}
+        """Return each file of the batch, with its size and version."""
+        return {file.path: file.state for file in map(WholeFile.parse, metadata)}
 
     def is_ready(self, txid: int) -> bool:
         """Return whether a file is complete."""
@@ -182,7 +128,7 @@ class WholeFileEmitter(Emitter[list[StoredFile]]):
         skips_bad: whether files that aren't of the format are left out, and reported.
     """
 
-    format: WholeFormat
+    reader: WholeReader
     tasks: int
     skips_bad: bool = False
 
@@ -200,13 +146,13 @@ class WholeFileEmitter(Emitter[list[StoredFile]]):
 
         def verify() -> None:
             for file in files:
-                file.check()
+                self.reader.place.check(file)
 
-        collector.emit_splits(shared, self.format.read, on_driver=is_small, verify=verify)
+        collector.emit_splits(shared, self.reader, on_driver=is_small, verify=verify)
 
     def _portions(self, file: WholeFile, collector: TridentCollector) -> Sequence[Portion]:
         try:
-            return self.format.portions(file.path, file.check)
+            return self.reader.portions(file)
         except UnreadableFileError as error:
             if not self.skips_bad:
                 raise

@@ -17,16 +17,23 @@ import pytest
 from attrs import evolve
 
 from trident_py import SpoutError
-from trident_py.spouts.files.columns import whole_format
+from trident_py.spouts.files.columns import WholeFormat, WholeReader, whole_format
 from trident_py.spouts.files.evolution import Evolution
+from trident_py.spouts.files.paths import PathPattern
+from trident_py.spouts.files.places import LocalFiles
 
 SCHEMA = "name string, n bigint"
 
 
+def read(path: Path, format: WholeFormat) -> list[pa.RecordBatch]:
+    pattern = PathPattern.of(path)
+    reader = WholeReader(format, LocalFiles(pattern))
+    return [*reader(reader.portions(reader.place.find()[str(path)]))]
+
+
 def rows(path: Path, kind: str) -> list[tuple[Any, ...]]:
     made = whole_format(kind, None if kind == "binary" else SCHEMA, "fail")
-    batches = made.read(made.portions(str(path), lambda: None))
-    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    return [tuple(row.values()) for batch in read(path, made) for row in batch.to_pylist()]
 
 
 def avro(path: Path, schema: Any, *records: Any, codec: str = "null", block_bytes: int = 16_000) -> Path:
@@ -77,7 +84,7 @@ def test_blocks_of_avro_are_read_together_and_each_type_is_the_one_of_spark(
     given = [{"n": n, "price": price, "at": at, "tags": {"a": [n]}} for n in range(50)]
     path = avro(tmp_path / "a.avro", schema, *given, codec=codec, block_bytes=100)
     made = whole_format("avro", "n int, at timestamp, price decimal(38,3), tags map<string, array<int>>", "fail")
-    batches = [*made.read(made.portions(str(path), lambda: None))]
+    batches = read(path, made)
     found = [row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")]
     assert [row.pop("_position") for row in found] == list(range(50))
     assert [{name: row[name] for name in fields} for row in found] == given
@@ -105,9 +112,7 @@ def test_a_file_with_other_fields_than_were_found_stops_by_name_or_is_read_with_
 
     def names(evolution: Evolution, schema: str) -> list[dict[str, Any]]:
         made = whole_format("parquet", schema, "fail", evolution)
-        found = [
-            row for batch in made.read(made.portions(str(tmp_path / "a"), lambda: None)) for row in batch.to_pylist()
-        ]
+        found = [row for batch in read(tmp_path / "a", made) for row in batch.to_pylist()]
         return [{name: value for name, value in row.items() if name[0] != "_"} for row in found]
 
     with pytest.raises(SpoutError, match="has the field 'more', which was not found at the start; to fix this: start"):

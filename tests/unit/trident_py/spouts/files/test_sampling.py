@@ -16,11 +16,12 @@ from pyspark.sql import types as t
 from trident_py import FileSpout, TopologyError
 from trident_py.rows.schema import fields_text
 from trident_py.spouts.files.paths import PathPattern
+from trident_py.spouts.files.places import LocalFiles
 from trident_py.spouts.files.sampling import SAMPLE_BYTES, SAMPLE_FILES, found_schema
 
 
 def found(directory: Path, kind: str, **options: Any) -> str:
-    return fields_text(found_schema(kind, PathPattern.of(directory / "*"), options))
+    return fields_text(found_schema(kind, LocalFiles(PathPattern.of(directory / "*")), options))
 
 
 COLUMNS = {

@@ -17,6 +17,7 @@ from coordinators.values.canonical import json_copy
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector, emitted
 from trident_py import FileSpout, SpoutError, TopologyError
 from trident_py.spouts.files.paths import PathPattern
+from trident_py.spouts.files.places import LocalFiles
 from trident_py.spouts.files.whole import WholeFileCoordinator, WholeFiles
 
 SCHEMA = "name string, n bigint"
@@ -49,7 +50,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        files = WholeFiles(PathPattern.of(self.glob), SETTLED_SECONDS)
+        files = WholeFiles(LocalFiles(PathPattern.of(self.glob)), SETTLED_SECONDS)
         most = self.options.get("max_bytes_per_batch", 1 << 20)
         self.coordinator = WholeFileCoordinator(files, most, lambda: self.now)
         cursors: Any = json_copy(dict(self.cursors))

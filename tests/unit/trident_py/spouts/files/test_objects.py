@@ -1,0 +1,166 @@
+"""Objects of a store as files: which ones a pattern has, what is read of them, and what stops by name."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import fastavro
+import obstore
+import pyarrow as pa
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+import pytest
+
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import json_copy
+from tests.servers.s3 import S3Server
+from tests.unit.trident_py.spouts.collecting import emitted, halves
+from trident_py import FailedException, FileSpout, SpoutError, TopologyError
+from trident_py.rows.schema import fields_text, schema_of
+
+ROWS = [{"name": f"é {n}", "n": n} for n in range(40)]
+TABLE = pa.Table.from_pylist(ROWS)
+
+
+class Bucket:
+    """A bucket, and a spout of it from one batch to the next."""
+
+    def __init__(self, server: S3Server, name: str) -> None:
+        self.name, self.options, self.txid = name, server.storage_options, 0
+        self.store = server.objects(name)
+
+    def put(self, key: str, data: bytes) -> str:
+        obstore.put(self.store, key, data)
+        return f"s3://{self.name}/{key}"
+
+    def spout(self, pattern: str, **arguments: Any) -> FileSpout:
+        return FileSpout(f"s3://{self.name}/{pattern}", storage_options=self.options, **arguments)
+
+    def batch(self, coordinator: Any) -> Any:
+        """The definition of the next batch; empty: there is none."""
+        self.txid += 1
+        return (
+            json_copy([*coordinator.initialize_transaction(self.txid, None, None)]) if coordinator.is_ready(1) else []
+        )
+
+    def rows(self, pattern: str, **arguments: Any) -> list[tuple[Any, ...]]:
+        """All rows that are there."""
+        coordinator, emitter = halves(self.spout(pattern, **arguments))
+        return emitted(emitter, TransactionAttempt(1, 0), self.batch(coordinator))
+
+
+@pytest.fixture
+def objects(s3_server: S3Server, bucket: str) -> Bucket:
+    return Bucket(s3_server, bucket)
+
+
+def encoded(kind: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    match kind:
+        case "parquet":
+            pq.write_table(TABLE, sink, row_group_size=7)
+        case "orc":
+            po.write_table(TABLE, sink)
+        case "avro":
+            fields = [{"name": "name", "type": "string"}, {"name": "n", "type": "long"}]
+            fastavro.writer(sink, {"type": "record", "name": "R", "fields": fields}, ROWS, sync_interval=100)
+        case "json":
+            sink.write(TABLE.to_pandas().to_json(orient="records", lines=True).encode())
+        case _:
+            sink.write(TABLE.to_pandas().to_csv(index=False).encode())
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro", "json", "csv"])
+def test_each_format_is_read_from_objects_with_a_schema_or_without(
+    objects: Bucket, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident_py.spouts.files.whole_lines.PART_BYTES", 64)
+    monkeypatch.setattr("trident_py.spouts.files.objects.BUFFER_BYTES", 50)
+    url = objects.put("in/a b/é=1", encoded(kind))
+    options = {"options": {"header": True}} if kind == "csv" else {}
+    found = objects.rows("in/*/*", format=kind, schema="name string, n bigint", **options)
+    assert [row[:2] for row in found] == [tuple(row.values()) for row in ROWS]
+    assert {row[2] for row in found} == {url}
+    assert len({row[3] for row in found}) == len(ROWS)
+    spout = objects.spout("in/*/*", format=kind, **options)
+    wanted = "name string, n " + ("string" if kind == "csv" else "bigint")
+    assert fields_text(schema_of(spout.output_schema)).startswith(wanted)
+
+
+@pytest.mark.parametrize("part", [1, 7, 1000])
+def test_lines_are_read_once_wherever_an_object_is_cut(
+    objects: Bucket, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trident_py.spouts.files.whole_lines.PART_BYTES", part)
+    text = b"one\n\ntwo and more\r\nthree"
+    objects.put("a.txt", text)
+    objects.put("b.txt.gz", gzip.compress(text))
+    objects.put("c.txt", b"")
+    lines = [("one", 0), ("", 4), ("two and more", 5), ("three", 19)]
+    found = objects.rows("?.txt*")
+    assert [(row[0], row[2]) for row in found] == [*lines, *lines]
+
+
+def test_values_of_folders_and_whole_objects_are_rows_too(objects: Bucket) -> None:
+    objects.put("day=2026-11-28/a.json", b'{"n": 1}\n')
+    (row,) = objects.rows("day=*/*.json", format="json", schema="n int, day string", partition_by="day")
+    assert row[:2] == (1, "2026-11-28")
+    url = objects.put("b.bin", b"\x00\xff")
+    ((path, _, length, content),) = objects.rows("*.bin", format="binary")
+    assert (path, length, content) == (url, 2, b"\x00\xff")
+
+
+def test_only_new_objects_are_in_the_next_batch_also_after_a_restart(objects: Bucket) -> None:
+    objects.put("logs/a", b"a\n")
+    objects.put("logs/deep/b", b"b\n")
+    coordinator, emitter = halves(objects.spout("logs/**"))
+    first = objects.batch(coordinator)
+    objects.put("logs/c", b"c\n")
+    cursors: Any = json_copy(dict(coordinator.moved(first)))
+    coordinator, emitter = halves(objects.spout("logs/**"))
+    coordinator.restore(cursors)
+    assert [row[0] for row in emitted(emitter, TransactionAttempt(1, 0), first)] == ["a", "b"]
+    assert [row[0] for row in emitted(emitter, TransactionAttempt(2, 0), objects.batch(coordinator))] == ["c"]
+    assert not coordinator.is_ready(3)
+
+
+@pytest.mark.parametrize("format", ["text", "parquet"])
+def test_an_object_that_was_replaced_or_deleted_stops_by_name(objects: Bucket, format: str) -> None:
+    data, schema = (b"a\n", {}) if format == "text" else (encoded("parquet"), {"schema": "n bigint"})
+    url = objects.put("a", data)
+    coordinator, emitter = halves(objects.spout("a", format=format, **schema))
+    batch = objects.batch(coordinator)
+    objects.put("a", data + b"b\n")
+    with pytest.raises(SpoutError, match=f"object '{url}' was replaced after a batch was defined"):
+        emitted(emitter, TransactionAttempt(1, 0), batch)
+    with pytest.raises(SpoutError, match=f"file '{url}' was changed"):
+        coordinator.is_ready(2)
+    obstore.delete(objects.store, "a")
+    with pytest.raises(SpoutError, match=f"object '{url}' is gone"):
+        emitted(emitter, TransactionAttempt(1, 0), batch)
+
+
+def test_a_store_that_does_not_answer_is_waited_for(objects: Bucket) -> None:
+    objects.options = {**objects.options, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    coordinator, _ = halves(objects.spout("*"))
+    with pytest.raises(FailedException, match=rf"'s3://{objects.name}' can't be read now: .*error sending request"):
+        coordinator.is_ready(1)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("s3://bucket", {}, "is not a pattern of objects, such as"),
+        ("s3://bucket/logs/", {}, "is not a pattern of objects, such as"),
+        ("http://bucket/logs/*", {}, "the schemes are s3, s3a, gs"),
+        ("s3://bucket/*", {"AWS_BAD": "hush"}, "s3://bucket can't be read with these storage_options: .*aws_bad"),
+        ("logs/*", {"AWS_REGION": "x"}, "local files, which take no storage_options"),
+    ],
+)
+def test_a_url_or_option_that_can_not_work_is_refused(url: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(TopologyError, match=message) as caught:
+        FileSpout(url, storage_options=options)
+    assert "hush" not in str(caught.value)
