@@ -1,6 +1,6 @@
 """Does the faults, one after the other, and prints what came of each.
 
-python -m tests.faults [--only NAME …] [--list] [--json FILE] [--keep]
+python -m tests.faults [--only NAME …] [--one-crash] [--list] [--json FILE] [--keep]
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import random
+import re
 import sys
 from pathlib import Path
 
@@ -41,15 +43,26 @@ def matching(name: str) -> list[Fault]:
     return [fault for fault in FAULTS.values() if fnmatch.fnmatch(fault.name, name)]
 
 
+def one_crash_of_each(faults: list[Fault]) -> list[Fault]:
+    """All faults, but of crashes that differ only in the point, one at random."""
+    crash = re.compile(r"(.*)crash-(?:before|after)\b")
+    random.shuffle(faults)
+    found = {(kind[1] if (kind := crash.match(fault.name)) else fault.name): fault for fault in faults}
+    return list(found.values())
+
+
 def main(argv: list[str] | None = None) -> int:
     """Do what is asked for."""
     parser = argparse.ArgumentParser(description="Break things, and look whether every word is counted once.")
     parser.add_argument("--only", nargs="+", metavar="NAME", default=["*"], help="also with wildcards, in this order")
+    parser.add_argument("--one-crash", action="store_true", help="of crashes that differ in the point, one at random")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--keep", action="store_true", help="leave logs, journals and data below /tmp/trident-faults-…")
     arguments = parser.parse_args(argv)
     chosen = list(dict.fromkeys(fault for name in arguments.only for fault in matching(name)))
+    if arguments.one_crash:
+        chosen = one_crash_of_each(chosen)
     if arguments.list or not chosen:
         say("\n".join(fault.name for fault in chosen or FAULTS.values()))
         return 0 if chosen else 2
