@@ -90,24 +90,11 @@ def test_each_format_is_read_from_objects_with_a_schema_or_without(
     assert fields_text(schema_of(spout.output_schema)).startswith(wanted)
 
 
-@pytest.mark.parametrize("part", [1, 7, 1000])
-def test_lines_are_read_once_wherever_an_object_is_cut(
-    objects: Bucket, part: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trident_py.spouts.files.whole_lines.PART_BYTES", part)
-    text = b"one\n\ntwo and more\r\nthree"
-    objects.put("a.txt", text)
-    objects.put("b.txt.gz", gzip.compress(text))
-    objects.put("c.txt", b"")
-    lines = [("one", 0), ("", 4), ("two and more", 5), ("three", 19)]
-    found = objects.rows("?.txt*")
-    assert [(row[0], row[2]) for row in found] == [*lines, *lines]
-
-
 def test_values_of_folders_and_whole_objects_are_rows_too(objects: Bucket) -> None:
     objects.put("day=2026-11-28/a.json", b'{"n": 1}\n')
-    (row,) = objects.rows("day=*/*.json", format="json", schema="n int, day string", partition_by="day")
-    assert row[:2] == (1, "2026-11-28")
+    objects.put("day=2026-11-28/b.json.gz", gzip.compress(b'{"n": 2}'))
+    (row, packed) = objects.rows("day=*/*", format="json", schema="n int, day string", partition_by="day")
+    assert (row[:2], packed[:2]) == ((1, "2026-11-28"), (2, "2026-11-28"))
     url = objects.put("b.bin", b"\x00\xff")
     ((path, _, length, content),) = objects.rows("*.bin", format="binary")
     assert (path, length, content) == (url, 2, b"\x00\xff")
