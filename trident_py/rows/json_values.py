@@ -19,6 +19,8 @@ _FLOAT32_END = 2.0**128 * (1 - 2.0**-25)
 """The limit from which a number is infinite as a float of 32 bits."""
 
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DECODER = json.JSONDecoder()
+_SPACES = frozenset(" \t\r\n")
 _BELOW_MICROS = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 
@@ -74,6 +76,47 @@ def _struct(kind: t.StructType) -> Callable[[Any], Any]:
     """Return a function that converts an object: missing fields become NULL, other fields are left out."""
     converters = {field.name: _nullable(converter(field.dataType)) for field in kind.fields}
     return lambda value: {name: convert(_checked(value, dict).get(name)) for name, convert in converters.items()}
+
+
+def json_places(data: bytes) -> list[tuple[int, int]]:
+    """Return the begin and end of each value in a JSON array, or of the one value that isn't an array.
+
+    Raises:
+        ValueError: it isn't JSON.
+    """
+    text = data.decode("latin-1")  # each byte as one character; those that aren't ASCII are inside texts
+    at = _next(text, 0)
+    if text[at : at + 1] == "[":
+        places, at = _items(text, at + 1)
+    else:
+        places = [(at, _DECODER.raw_decode(text, at)[1])]
+        at = places[0][1]
+    if _next(text, at) < len(text):
+        raise ValueError(f"more begins at byte {_next(text, at)}, behind the end of the value")
+    return places
+
+
+def _items(text: str, at: int) -> tuple[list[tuple[int, int]], int]:
+    """Return the places of the items of an array, and its end."""
+    places: list[tuple[int, int]] = []
+    at = _next(text, at)
+    while places or text[at : at + 1] != "]":
+        end = _DECODER.raw_decode(text, at)[1]
+        places.append((at, end))
+        at = _next(text, end)
+        if text[at : at + 1] == "]":
+            break
+        if text[at : at + 1] != ",":
+            raise ValueError(f"there is no ',' or ']' at byte {at}")
+        at = _next(text, at + 1)
+    return places, at + 1
+
+
+def _next(text: str, at: int) -> int:
+    """Return the place of the first character that isn't white space."""
+    while text[at : at + 1] in _SPACES:
+        at += 1
+    return at
 
 
 def unknown_field(value: Any, kind: t.DataType) -> str:

@@ -231,6 +231,13 @@ class StreamContent(Content):
         return self.file.read(size)
 
 
+def all_of(file: Any, path: str) -> bytes:
+    """Return all bytes of an open file with this name, unpacked."""
+    unpack = _UNPACKERS.get(os.path.splitext(path)[1])
+    data: bytes = (unpack(file) if unpack else file).read()
+    return data
+
+
 def content_of(file: Any, path: str) -> Content:
     """Return the content of an open file with this name."""
     unpack = _UNPACKERS.get(os.path.splitext(path)[1])

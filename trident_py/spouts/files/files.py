@@ -36,7 +36,7 @@ from trident_py.spouts.files.places import LocalFiles, Place
 from trident_py.spouts.files.sampling import WITH_SCHEMA, found_schema
 from trident_py.spouts.files.splits import Split, StoredSplit
 from trident_py.spouts.files.whole import WholeFileCoordinator, WholeFileEmitter, WholeFiles
-from trident_py.spouts.files.whole_lines import WholeLines
+from trident_py.spouts.files.whole_lines import WholeLines, WholeRecords
 from trident_py.spouts.rest import Rest
 
 log = logging.getLogger(__name__)
@@ -94,8 +94,9 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         schema: the fields of the records, in the order of CSV's values. Parquet, ORC and Avro files may have more. By
             default, the fields of the first 20 files that are there, in the order of their names. Values of CSV are
             texts then.
-        options: of ``"csv"``, named as in Spark: ``header`` (the first line of each file names the fields), ``sep``,
-            ``quote`` and ``nullValue``.
+        options: named as in Spark. Of ``"csv"``: ``header`` (the first line of each file names the fields), ``sep``,
+            ``quote`` and ``nullValue``. Of ``"csv"`` and ``"json"``: ``multiLine`` (a record may contain line ends, so
+            files are read as a whole).
         on_decode_error: the treatment of a line that is no such record: ``"fail"`` ends the query, and names file and
             offset; ``"null"`` gives a row of NULLs; ``"skip"`` leaves it out.
         on_bad_file: the treatment of a file that isn't in its format, Parquet, ORC or Avro. ``"fail"`` ends the query.
@@ -150,12 +151,13 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         found = found_schema(format, place, options or {}) if evolution.is_found else None
         folders = _folders(schema, found, partition_by)
         record = folders.in_files if folders else found or schema
+        is_multiline = (options or {}).get("multiLine") is True
         made = format_of(format, record, options, on_decode_error, text, evolution)
         self._skips_bad = on_bad_file == "skip"
         if self._skips_bad and not isinstance(made, ColumnFormat):
             raise TopologyError(f"format={format!r} takes no on_bad_file: any bytes may be such a file")
         within = in_folders(made, folders) if folders else made
-        self._format = WholeLines(within) if self._objects and isinstance(within, LineFormat) else within
+        self._format = _as_whole(within, is_multiline, self._objects is not None)
         self.output_schema = self._format.fields
 
     def details(self) -> Mapping[str, Json]:
@@ -206,6 +208,14 @@ def _check_sizes(max_bytes_per_batch: int, settled: timedelta) -> None:
         )
     if not isinstance(settled, timedelta) or settled < timedelta(0):
         raise TopologyError(f"settled is a timedelta of 0 s or more, not {shown(settled)}")
+
+
+def _as_whole(format: LineFormat | WholeFormat, is_multiline: bool, are_objects: bool) -> LineFormat | WholeFormat:
+    if not isinstance(format, LineFormat):
+        return format
+    if is_multiline:
+        return WholeRecords(format)
+    return WholeLines(format) if are_objects else format
 
 
 def _folders(

@@ -132,6 +132,9 @@ class LinesInFolders(LineFormat):
     def fields(self) -> t.StructType:
         return t.StructType([*self.folders.record.fields, *self.format.fields.fields[-2:]])
 
+    def records(self, path: str, data: bytes) -> Lines:
+        return self.format.records(path, data)
+
     def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
         """Read the lines, and add the values of the folders."""
         columns, kept = self.format.read(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 from attrs import field, frozen
-from pyarrow import csv
+from pyarrow import csv as arrow_csv
 from pyspark.sql import types as t
 
 from trident_py.errors import SpoutError, TopologyError
-from trident_py.rows.json_values import check_json_type, converter, unknown_field
+from trident_py.rows.json_values import check_json_type, converter, json_places, unknown_field
 from trident_py.rows.schema import arrow_array, arrow_schema, schema_of, shown
 from trident_py.spouts.files.columns import WHOLE, WholeFormat, record_of, whole_format
 from trident_py.spouts.files.evolution import Evolution
@@ -103,6 +104,14 @@ class LineFormat(ABC):
         Raises:
             SpoutError: a line can't be read, and may not be left out.
         """
+
+    def records(self, path: str, data: bytes) -> Lines:
+        """Return the records of a whole file, each as a line, which may contain line ends.
+
+        Raises:
+            ValueError: the file can't be divided into records.
+        """
+        return Lines.of(path, 0, data)
 
     def columns(self, lines: Lines) -> list[pa.Array]:
         """Return all columns of these lines, as in `fields`."""
@@ -210,10 +219,18 @@ class JsonLines(RecordLines):
 
     Attributes:
         is_exact: whether an object may not have other fields; else they are left out.
+        is_multiline: whether a file is an object, or an array of them, with line ends anywhere.
     """
 
     is_exact: bool = False
+    is_multiline: bool = False
     kind: ClassVar[str] = "json"
+
+    def records(self, path: str, data: bytes) -> Lines:
+        """Return the objects."""
+        begin = len(_BOM) if data.startswith(_BOM) else 0
+        places = np.array(json_places(data[begin:]), np.int64).reshape(-1, 2) + begin
+        return Lines(path, 0, data, places[:, 0], places[:, 1])
 
     def parse(self, lines: Lines) -> list[pa.Array]:
         """Decode each line."""
@@ -233,12 +250,14 @@ class CsvLines(RecordLines):
         header: whether the first line of each file has the names of the fields.
         sep, quote: the separator of values, and the character around values that contain it.
         null: the text of NULL, unless it is quoted.
+        is_multiline: whether a quoted value may contain the end of a line.
     """
 
     header: bool
     sep: str
     quote: str
     null: str
+    is_multiline: bool = False
     kind: ClassVar[str] = "csv"
     _decoders: Mapping[str, Callable[[str], Any]] = field(init=False, eq=False)
 
@@ -246,6 +265,17 @@ class CsvLines(RecordLines):
     def _of_times(self) -> Mapping[str, Callable[[str], Any]]:
         kinds = (t.TimestampType, t.TimestampNTZType)
         return {each.name: converter(each.dataType) for each in self.record if isinstance(each.dataType, kinds)}
+
+    def records(self, path: str, data: bytes) -> Lines:
+        """Return the lines; those inside quotes are one."""
+        lines = Lines.of(path, 0, data).without_bom()
+        reader = self._strictly(lines)
+        try:
+            last = np.array([reader.line_num for _ in reader], np.int64) - 1
+        except csv.Error as error:
+            raise ValueError(f"{error}, in line {reader.line_num}") from error
+        first = np.concatenate((np.zeros(1, np.int64), last + 1))[:-1]
+        return Lines(path, 0, data, lines.starts[first], lines.ends[last])
 
     def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
         """Check the header, if the lines begin with it; then read the others."""
@@ -255,7 +285,7 @@ class CsvLines(RecordLines):
         return super().read(lines)
 
     def _check_header(self, lines: Lines) -> None:
-        names = self._table(lines.some(slice(1)), self.record.names, {}).to_pylist()
+        names = self._table(next(lines.texts()), self.record.names, {}).to_pylist()
         found = list(names[0].values()) if names else []
         if found != self.record.names:
             raise SpoutError(
@@ -263,10 +293,28 @@ class CsvLines(RecordLines):
                 f"this: give FileSpout the fields of the file, in its order"
             )
 
+    def _strictly(self, lines: Lines) -> Any:
+        """Return Python's reader of these lines, which raises `csv.Error` for the quotes that Arrow would leave out."""
+        texts = (text.decode("latin-1") + "\n" for text in lines.texts())  # separators and quotes are ASCII
+        if csv.field_size_limit() < len(lines.block):
+            csv.field_size_limit(len(lines.block))
+        return csv.reader(texts, delimiter=self.sep, quotechar=self.quote, strict=True)
+
+    def _has_odd_quotes(self, text: bytes) -> bool:
+        """Return whether a quote is neither the first nor the last character of a value."""
+        around = np.frombuffer(b"\n" + text + b"\n", np.uint8)
+        quotes, ends = np.flatnonzero(around == ord(self.quote)), (ord(self.sep), _LF)
+        before, after = around[quotes - 1], around[quotes + 1]
+        return bool(np.any(~np.isin(before, ends) & ~np.isin(after, (*ends, ord(self.quote)))))
+
     def parse(self, lines: Lines) -> list[pa.Array]:
         """Let Arrow read all lines; times are read as JSON's are."""
+        text = b"\n".join(lines.texts())
+        if self._has_odd_quotes(text):
+            for _ in self._strictly(lines):
+                pass
         types = {each.name: pa.string() if each.name in self._decoders else each.type for each in self._arrow}
-        table = self._table(lines, self.record.names, types)
+        table = self._table(text, self.record.names, types)
         if table.num_rows != len(lines):
             raise ValueError("a quoted value contains the end of the line")
         return [self._column(table, each) for each in self.record.fields]
@@ -282,13 +330,12 @@ class CsvLines(RecordLines):
             return column
         return arrow_array([None if text is None else decode(text) for text in column.to_pylist()], of)
 
-    def _table(self, lines: Lines, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
-        text = b"\n".join(lines.texts())
-        return csv.read_csv(
+    def _table(self, text: bytes, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+        return arrow_csv.read_csv(
             pa.BufferReader(text + b"\n"),
-            csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 2),
-            csv.ParseOptions(delimiter=self.sep, quote_char=self.quote, newlines_in_values=False),
-            csv.ConvertOptions(
+            arrow_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 2),
+            arrow_csv.ParseOptions(delimiter=self.sep, quote_char=self.quote, newlines_in_values=self.is_multiline),
+            arrow_csv.ConvertOptions(
                 column_types=types or dict.fromkeys(names, pa.string()),
                 null_values=[self.null],
                 strings_can_be_null=True,
@@ -297,7 +344,10 @@ class CsvLines(RecordLines):
         )
 
 
-_CSV_OPTIONS: Mapping[str, Any] = {"header": False, "sep": ",", "quote": '"', "nullValue": ""}
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "csv": {"header": False, "sep": ",", "quote": '"', "nullValue": "", "multiLine": False},
+    "json": {"multiLine": False},
+}
 
 
 def format_of(
@@ -313,8 +363,7 @@ def format_of(
     Raises:
         TopologyError: an argument can't work.
     """
-    if options and name != "csv":
-        raise TopologyError(f"format={name!r} takes no options")
+    given = _checked_options(name, options or {})
     if name != "text" and text != TextLines("utf-8", "strict"):
         raise TopologyError(f"format={name!r} is read as UTF-8, and takes no encoding= or errors=")
     if evolution.adds and name in ("text", "csv", "binary"):
@@ -325,7 +374,20 @@ def format_of(
         if schema is not None:
             raise TopologyError("format='text' takes no schema: its rows have value, path and position")
         return text
-    return _of_records(name, record_of(schema), options or {}, on_decode_error, evolution)
+    return _of_records(name, record_of(schema), given, on_decode_error, evolution)
+
+
+def _checked_options(name: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = _OPTIONS.get(name, {})
+    if options and not known:
+        raise TopologyError(f"format={name!r} takes no options")
+    if unknown := sorted(set(options) - set(known)):
+        raise TopologyError(f"there is no option {unknown[0]!r} of {name}; there are {', '.join(known)}")
+    given = {**known, **options}
+    for option, default in known.items():
+        if isinstance(default, bool) and not isinstance(given[option], bool):
+            raise TopologyError(f"options['{option}'] is True or False, not {shown(given[option])}")
+    return given
 
 
 def _of_records(
@@ -334,19 +396,24 @@ def _of_records(
     if name == "csv":
         return _csv(record, on_error, options)
     check_json_type(record)
-    return JsonLines(record, on_error, evolution.is_found and not evolution.adds)
+    return JsonLines(record, on_error, evolution.is_found and not evolution.adds, options["multiLine"])
 
 
 def _csv(fields: t.StructType, on_error: str, options: Mapping[str, Any]) -> CsvLines:
     for each in fields:
         if isinstance(each.dataType, t.StructType | t.ArrayType | t.MapType | t.BinaryType):
             raise TopologyError(f"the field {each.name!r} is {each.dataType.simpleString()}, which CSV has not")
-    if unknown := sorted(set(options) - set(_CSV_OPTIONS)):
-        raise TopologyError(f"there is no option {unknown[0]!r} of csv; there are {', '.join(_CSV_OPTIONS)}")
-    given = {**_CSV_OPTIONS, **options}
     for name in ("sep", "quote"):
-        if not (isinstance(given[name], str) and len(given[name]) == 1 and given[name].isascii()):
-            raise TopologyError(f"options['{name}'] is one ASCII character, not {shown(given[name])}")
-    if not isinstance(given["header"], bool) or not isinstance(given["nullValue"], str):
-        raise TopologyError("options['header'] is True or False, and options['nullValue'] is a text")
-    return CsvLines(fields, on_error, given["header"], given["sep"], given["quote"], given["nullValue"])
+        if not (isinstance(options[name], str) and len(options[name]) == 1 and options[name].isascii()):
+            raise TopologyError(f"options['{name}'] is one ASCII character, not {shown(options[name])}")
+    if not isinstance(options["nullValue"], str):
+        raise TopologyError(f"options['nullValue'] is a text, not {shown(options['nullValue'])}")
+    return CsvLines(
+        fields,
+        on_error,
+        header=options["header"],
+        sep=options["sep"],
+        quote=options["quote"],
+        null=options["nullValue"],
+        is_multiline=options["multiLine"],
+    )

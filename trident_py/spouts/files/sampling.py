@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
+from io import StringIO
 from typing import Any
 
 import pyarrow.orc as po
@@ -16,9 +17,9 @@ from pyspark.sql import types as t
 
 from trident_py.errors import TopologyError
 from trident_py.rows.avro import avro_fields, fastavro_module
+from trident_py.rows.json_values import json_places
 from trident_py.rows.schema import clipped, schema_of, spark_type
-from trident_py.spouts.files.content import Content, content_of, file_errors
-from trident_py.spouts.files.formats import Lines
+from trident_py.spouts.files.content import Content, all_of, content_of, file_errors
 from trident_py.spouts.files.places import Place
 
 SAMPLE_FILES = 20
@@ -106,7 +107,7 @@ def found_schema(format: str, place: Place, options: Mapping[str, Any]) -> t.Str
     for path, file in files:
         try:
             with file_errors(path), place.open(file) as opened:
-                found = widened.fields(found, look(content_of(opened, path), options))
+                found = widened.fields(found, look(content_of(opened, path), path, options))
         except Exception as error:
             raise TopologyError(
                 f"the schema can't be found in file {path!r}: {error}; to fix this: give FileSpout the fields to read "
@@ -123,7 +124,7 @@ def found_schema(format: str, place: Place, options: Mapping[str, Any]) -> t.Str
 # --- files with columns -----------------------------------------------------------------------------------------------
 
 
-def _parquet(content: Content, options: Mapping[str, Any]) -> t.StructType:
+def _parquet(content: Content, path: str, options: Mapping[str, Any]) -> t.StructType:
     """Return the fields; Spark stores its own types, as it writes moments as INT96, which have no time zone."""
     schema = pq.read_schema(content.file)
     stored = (schema.metadata or {}).get(_SPARK_SCHEMA)
@@ -132,7 +133,7 @@ def _parquet(content: Content, options: Mapping[str, Any]) -> t.StructType:
     return _columns(schema)
 
 
-def _orc(content: Content, options: Mapping[str, Any]) -> t.StructType:
+def _orc(content: Content, path: str, options: Mapping[str, Any]) -> t.StructType:
     return _columns(po.ORCFile(content.file).schema)
 
 
@@ -140,7 +141,7 @@ def _columns(schema: Any) -> t.StructType:
     return t.StructType([t.StructField(each.name, spark_type(each.type)) for each in schema])
 
 
-def _avro(content: Content, options: Mapping[str, Any]) -> t.StructType:
+def _avro(content: Content, path: str, options: Mapping[str, Any]) -> t.StructType:
     schema = fastavro_module().block_reader(content.file).writer_schema
     if not isinstance(schema, dict) or "fields" not in schema:
         raise ValueError("its values are not records")
@@ -150,14 +151,20 @@ def _avro(content: Content, options: Mapping[str, Any]) -> t.StructType:
 # --- files with lines -------------------------------------------------------------------------------------------------
 
 
-def _texts(content: Content) -> Iterator[str]:
+def _text(content: Content) -> str:
+    """Return whole lines from the beginning of a file."""
     block = content.read_at(0, SAMPLE_BYTES)
     whole = block[: block.rfind(b"\n") + 1] or block  # the last line may not be complete
-    return (text.decode() for text in Lines.of("", 0, whole).without_bom().texts() if text)
+    return whole.decode("utf-8-sig")
 
 
-def _json(content: Content, options: Mapping[str, Any]) -> t.StructType:
-    values = (json.loads(text, parse_float=Decimal) for text in _texts(content))
+def _json(content: Content, path: str, options: Mapping[str, Any]) -> t.StructType:
+    if options.get("multiLine") is True:
+        data = all_of(content.file, path)
+        texts = [data[begin:end].decode() for begin, end in json_places(data)]
+    else:
+        texts = [text for text in _text(content).split("\n") if text.strip()]
+    values = (json.loads(text, parse_float=Decimal) for text in texts)
     return reduce(_OF_JSON.fields, map(_object_type, values), t.StructType())
 
 
@@ -187,17 +194,18 @@ def _json_type(value: Any) -> t.DataType:
     raise ValueError(f"{clipped(value)} has more digits than a bigint")
 
 
-def _csv(content: Content, options: Mapping[str, Any]) -> t.StructType:
+def _csv(content: Content, path: str, options: Mapping[str, Any]) -> t.StructType:
     """Return the names of the header, all as texts: only the user knows whether 0123 is a number."""
     if options.get("header") is not True:
         raise ValueError("the names are only known with options={'header': True}")
-    texts = csv.reader(_texts(content), delimiter=options.get("sep", ","), quotechar=options.get("quote", '"'))
-    return t.StructType([t.StructField(name, t.StringType()) for name in next(texts, [])])
+    lines = StringIO(_text(content), newline="")
+    rows = csv.reader(lines, delimiter=options.get("sep", ","), quotechar=options.get("quote", '"'))
+    return t.StructType([t.StructField(name, t.StringType()) for name in next(rows, [])])
 
 
 _OF_COLUMNS, _OF_JSON = Widening((_INTEGERS, _FLOATS)), Widening((_NUMBERS,))
 
-_LOOKS: Mapping[str, tuple[Callable[[Content, Mapping[str, Any]], t.StructType], Widening]] = {
+_LOOKS: Mapping[str, tuple[Callable[[Content, str, Mapping[str, Any]], t.StructType], Widening]] = {
     "parquet": (_parquet, _OF_COLUMNS),
     "orc": (_orc, _OF_COLUMNS),
     "avro": (_avro, _OF_COLUMNS),

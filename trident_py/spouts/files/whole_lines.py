@@ -1,8 +1,9 @@
-"""Lines of files that are read as a whole, such as objects."""
+"""Lines and records of files that are read as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pyarrow as pa
 from attrs import frozen
@@ -10,7 +11,7 @@ from pyspark.sql import types as t
 
 from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.files.columns import Portion, WholeFormat
-from trident_py.spouts.files.content import content_of, is_compressed
+from trident_py.spouts.files.content import UNREADABLE, all_of, content_of, is_compressed
 from trident_py.spouts.files.formats import LineFormat, Lines
 from trident_py.spouts.files.lines import BATCH_ROWS_MAX, line_end, lines_between
 from trident_py.spouts.files.places import WholeFile
@@ -57,5 +58,40 @@ class WholeLines(WholeFormat):
             return
         for position, block in lines_between(bytes_, start, end, last):
             found = pa.RecordBatch.from_arrays(self.format.columns(Lines.of(path, position, block)), schema=schema)
-            for row in range(0, found.num_rows, BATCH_ROWS_MAX):
-                yield found.slice(row, BATCH_ROWS_MAX)
+            yield from _sliced(found)
+
+
+@frozen
+class WholeRecords(WholeFormat):
+    """Files of records that may contain line ends. A task reads a whole file into its memory.
+
+    Attributes:
+        format: the format of a record.
+    """
+
+    format: LineFormat
+    damages: ClassVar[tuple[type[Exception], ...]] = (*WholeFormat.damages, *UNREADABLE, ValueError, RecursionError)
+
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        """That of the records."""
+        return self.format.kind
+
+    @property
+    def fields(self) -> t.StructType:  # type: ignore[override]
+        """Those of the records."""
+        return self.format.fields
+
+    def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
+        return [Portion(file, 0, 0, file.size)]
+
+    def rows(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.RecordBatch]:
+        """Yield the records."""
+        path = portion.file.path
+        columns = self.format.columns(self.format.records(path, all_of(content, path)))
+        yield from _sliced(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.fields)))
+
+
+def _sliced(found: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for row in range(0, found.num_rows, BATCH_ROWS_MAX):
+        yield found.slice(row, BATCH_ROWS_MAX)
