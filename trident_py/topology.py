@@ -87,7 +87,8 @@ class TridentTopology:
                 raise TopologyError(f"{type(spout).__name__} declares no output_schema, the fields of its rows")
             source = Source(title, tx_id, spout, schema_of(spout.output_schema))
             check_partition_fields(source)
-            return Stream(self._graph, self._graph.add(source))
+            rows = Stream(self._graph, self._graph.add(source))
+        return rows.map(spout.decoder.function, spout.decoder.fields) if spout.decoder else rows
 
     def new_drpc_stream(self, function: str) -> Stream:
         """Declare a request function: a stream of the requests of ``TridentQuery.execute(function, args)``.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import ClassVar, Generic, Protocol, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, runtime_checkable
 
 from attrs import frozen
 from pyspark.sql.types import StructType
@@ -32,15 +32,30 @@ class Replay(Enum):
     """Rows may be missing, or be in another batch too: there is no guarantee. Run like an opaque spout."""
 
 
+@frozen
+class Decoder:
+    """A row function for rows that a spout couldn't decode: it decodes them, or raises, and they are dead letters.
+
+    Attributes:
+        fields: the fields of its rows.
+    """
+
+    function: Callable[[Any], Sequence[Any]]
+    fields: StructType
+
+
 class RowSource(Identified):
     """A spout of any kind.
 
     Attributes:
+        decoder: maps the rows of the spout before all other operations. The rows for which it, or another row function,
+            raises are left out, as with ``on_bad_row="quarantine"``. None: the rows are emitted as they are.
         partition_fields: the fields of its rows that name the partition of the source from which a row comes, such as
             ``("topic", "partition")``. Their types are ``string``, ``int`` or ``bigint``. By event time, the watermark
             is the least over these partitions. Empty: all rows are one partition.
     """
 
+    decoder: Decoder | None = None
     partition_fields: ClassVar[Sequence[str]] = ()
 
 

@@ -29,7 +29,7 @@ def with_dead_letters(graph: Graph, config: TridentConfig) -> Graph:
             named = bad_rows_of(node.operation.title, node.inputs[0], as_letters=True)
             made.nodes[node.number] = evolve(node, operation=named, schema=named.fields)
             _keep(made, made.nodes[node.number], config)
-        elif node.source and config.on_bad_row == "quarantine":
+        elif node.source and (config.on_bad_row == "quarantine" or node.source.spout.decoder):
             others = bad_rows_of("on_bad_row='quarantine'", node, as_letters=True)
             _keep(made, made.add(evolve(others, yields=True), node), config)
     return made if len(made.nodes) > len(graph.nodes) else graph

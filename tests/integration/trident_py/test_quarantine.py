@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,28 @@ def test_bad_rows_that_nothing_reads_are_in_a_table_of_the_topology(
     assert (letter["row"], letter["branch"]) == ({"n": 0}, "good")
     assert main(["dead-letters", "other", "list", "--state-dir", str(tmp_path)]) == 1
     assert "topology 'other' has no dead letters here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [{}, {"multiLine": True}])
+def test_records_that_can_not_be_decoded_are_dead_letters(tmp_path: Path, options: dict[str, Any]) -> None:
+    (tmp_path / "n=1").mkdir()
+    (tmp_path / "n=1" / "a.csv").write_text('1\n"b\nad"\n2\n' if options else "1\nbad\n2\n")
+    files = FileSpout(
+        tmp_path / "n=*" / "*.csv",
+        format="csv",
+        schema="n int, amount int",
+        options=options,
+        on_decode_error="quarantine",
+        partition_by="n",
+        settled=timedelta(0),
+    )
+    topology = TridentTopology("letters")
+    count(topology.new_stream("files", files).map(lambda row: (row.n * 10 + row.amount,), "n int"), tmp_path)
+    run(topology, tmp_path)
+    assert counted(tmp_path) == {11: 1, 12: 1}
+    ((row, error),) = select(tmp_path / "letters-dead-letters.db", "SELECT row, error FROM files_dead_letters")
+    assert json.loads(row)["_undecoded"]
+    assert "is not csv of" in error
 
 
 @define

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from attrs import evolve
 from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt
@@ -19,16 +20,24 @@ from trident_py.errors import FailedException, SpoutError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
-from trident_py.interfaces.spouts import Emitter, ITridentSpout
+from trident_py.interfaces.spouts import Decoder, Emitter, ITridentSpout
 from trident_py.rows.schema import shown
 from trident_py.spouts.files.columns import ColumnFormat, WholeFormat, WholeReader
 from trident_py.spouts.files.content import is_compressed
 from trident_py.spouts.files.corrections import corrected
 from trident_py.spouts.files.cursor import STILL_SECONDS, FileCursor
 from trident_py.spouts.files.evolution import Evolution
-from trident_py.spouts.files.folders import FolderFields, in_folders
+from trident_py.spouts.files.folders import FolderFields, LinesInFolders, in_folders
 from trident_py.spouts.files.following import FollowedFiles
-from trident_py.spouts.files.formats import FORMATS, ON_ERROR, LineFormat, TextLines, format_of
+from trident_py.spouts.files.formats import (
+    FORMATS,
+    ON_ERROR,
+    LineDecoder,
+    LineFormat,
+    RecordLines,
+    TextLines,
+    format_of,
+)
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.objects import Objects
 from trident_py.spouts.files.paths import PathPattern
@@ -97,8 +106,8 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         options: named as in Spark. Of ``"csv"``: ``header`` (the first line of each file names the fields), ``sep``,
             ``quote`` and ``nullValue``. Of ``"csv"`` and ``"json"``: ``multiLine`` (a record may contain line ends, so
             files are read as a whole).
-        on_decode_error: the treatment of a line that is no such record: ``"fail"`` ends the query, and names file and
-            offset; ``"null"`` gives a row of NULLs; ``"skip"`` leaves it out.
+        on_decode_error: the treatment of a line that is no such record. ``"fail"`` ends the query, and names file and
+            offset. ``"null"`` gives a row of NULLs. ``"skip"`` leaves it out. ``"quarantine"`` makes it a dead letter.
         on_bad_file: the treatment of a file that isn't in its format, Parquet, ORC or Avro. ``"fail"`` ends the query.
             ``"skip"`` leaves the file out, and reports it in the query's progress.
         schema_evolution: the treatment of Parquet, ORC, Avro and JSON with other fields. ``"fail"`` ends the query. So
@@ -159,6 +168,7 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         within = in_folders(made, folders) if folders else made
         self._format = _as_whole(within, is_multiline, self._objects is not None)
         self.output_schema = self._format.fields
+        self.decoder = _decoder(made, folders)
 
     def details(self) -> Mapping[str, Json]:
         """Return the pattern; if it changes, unmatched files are ignored, and new ones are read from the start."""
@@ -208,6 +218,15 @@ def _check_sizes(max_bytes_per_batch: int, settled: timedelta) -> None:
         )
     if not isinstance(settled, timedelta) or settled < timedelta(0):
         raise TopologyError(f"settled is a timedelta of 0 s or more, not {shown(settled)}")
+
+
+def _decoder(format: LineFormat | WholeFormat, folders: FolderFields | None) -> Decoder | None:
+    """Return the row function for quarantined lines; None: no line is quarantined."""
+    if not isinstance(format, RecordLines) or format.on_error != "quarantine":
+        return None
+    strict = evolve(format, on_error="fail")
+    within = LinesInFolders(strict, folders) if folders else strict
+    return Decoder(LineDecoder(within), within.fields)
 
 
 def _as_whole(format: LineFormat | WholeFormat, is_multiline: bool, are_objects: bool) -> LineFormat | WholeFormat:

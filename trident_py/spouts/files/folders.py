@@ -129,8 +129,14 @@ class LinesInFolders(LineFormat):
         return self.format.kind
 
     @property
-    def fields(self) -> t.StructType:
-        return t.StructType([*self.folders.record.fields, *self.format.fields.fields[-2:]])
+    def record(self) -> t.StructType:  # type: ignore[override]
+        """All fields."""
+        return self.folders.record
+
+    @property
+    def places(self) -> tuple[t.StructField, ...]:  # type: ignore[override]
+        """Those of the lines."""
+        return self.format.places
 
     def records(self, path: str, data: bytes) -> Lines:
         return self.format.records(path, data)

@@ -11,23 +11,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from pyarrow import csv as arrow_csv
 from pyspark.sql import types as t
 
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.json_values import check_json_type, converter, json_places, unknown_field
+from trident_py.rows.row import column_values
 from trident_py.rows.schema import arrow_array, arrow_schema, schema_of, shown
 from trident_py.spouts.files.columns import WHOLE, WholeFormat, record_of, whole_format
 from trident_py.spouts.files.evolution import Evolution
 
 FORMATS = ("text", "json", "csv", *WHOLE)
-ON_ERROR = ("fail", "null", "skip")
+ON_ERROR = ("fail", "null", "skip", "quarantine")
 
 _LF, _CR = 10, 13
 _BOM = b"\xef\xbb\xbf"
-_TEXT_FIELDS = "value string, path string, position bigint"
 _PATH, _POSITION = t.StructField("_path", t.StringType()), t.StructField("_position", t.LongType())
+_UNDECODED = t.StructField("_undecoded", t.BinaryType())
+"""A line that is no record, to be quarantined."""
 
 
 @frozen
@@ -38,6 +40,7 @@ class Lines:
         position: the position of the block in the file.
         starts: the beginning of each line in the block.
         ends: the end of the text of each line.
+        undecoded: the beginnings of those that are no records.
     """
 
     path: str
@@ -45,6 +48,7 @@ class Lines:
     block: bytes
     starts: np.ndarray
     ends: np.ndarray
+    undecoded: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, path: str, position: int, block: bytes) -> Lines:
@@ -91,15 +95,20 @@ class LineFormat(ABC):
     """The format of the lines of a file."""
 
     kind: ClassVar[str]
+    record: t.StructType
+    places: tuple[t.StructField, ...] = (_PATH, _POSITION)
 
     @property
-    @abstractmethod
     def fields(self) -> t.StructType:
-        """The fields of the rows; the last two are the path of the file, and the position of the line."""
+        """The fields of the rows: those of the record, the path of the file, and the position of the line.
+
+        The last one may be the line itself, if it is no record and is to be quarantined.
+        """
+        return t.StructType([*self.record.fields, *self.places])
 
     @abstractmethod
     def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
-        """Return the columns except the last two, and the lines that they are of.
+        """Return the columns of the record, and the lines that they are of.
 
         Raises:
             SpoutError: a line can't be read, and may not be left out.
@@ -116,7 +125,11 @@ class LineFormat(ABC):
     def columns(self, lines: Lines) -> list[pa.Array]:
         """Return all columns of these lines, as in `fields`."""
         columns, kept = self.read(lines)
-        return [*columns, pa.repeat(kept.path, len(kept)), pa.array(kept.starts + kept.position, pa.int64())]
+        places = [pa.repeat(kept.path, len(kept)), pa.array(kept.starts + kept.position, pa.int64())]
+        if _UNDECODED in self.places:
+            begun = zip(kept.starts.tolist(), kept.texts(), strict=True)
+            places.append(pa.array([text if at in kept.undecoded else None for at, text in begun], pa.binary()))
+        return [*columns, *places]
 
 
 @frozen
@@ -131,7 +144,7 @@ class TextLines(LineFormat):
     encoding: str
     errors: str
     kind: ClassVar[str] = "text"
-    fields: ClassVar[t.StructType] = schema_of(_TEXT_FIELDS)
+    fields: ClassVar[t.StructType] = schema_of("value string, path string, position bigint")
 
     def read(self, lines: Lines) -> tuple[Sequence[pa.Array], Lines]:
         """Return the texts."""
@@ -174,8 +187,8 @@ class RecordLines(LineFormat):
     on_error: str
 
     @property
-    def fields(self) -> t.StructType:
-        return t.StructType([*self.record.fields, _PATH, _POSITION])
+    def places(self) -> tuple[t.StructField, ...]:  # type: ignore[override]
+        return (_PATH, _POSITION, _UNDECODED) if self.on_error == "quarantine" else (_PATH, _POSITION)
 
     @abstractmethod
     def parse(self, lines: Lines) -> list[pa.Array]:
@@ -185,7 +198,7 @@ class RecordLines(LineFormat):
         """Read all lines at once; if some can't be read, find them by halving."""
         given = lines.without_bom()
         there = given.some(np.flatnonzero(given.ends > given.starts))
-        parts, kept = [self._nothing(0)], list[Lines]()
+        parts, kept, undecoded = [self._nothing(0)], list[Lines](), set[int]()
         waiting = [there] if len(there) else []
         while waiting:
             some = waiting.pop()
@@ -204,10 +217,11 @@ class RecordLines(LineFormat):
                 if self.on_error == "skip":
                     continue
                 parts.append(self._nothing(1))
+                undecoded.add(int(some.starts[0]))
             kept.append(some)
         columns = [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
         read = np.concatenate([np.zeros(0, np.int64), *(each.starts for each in kept)])
-        return columns, there.some(np.isin(there.starts, read))
+        return columns, evolve(there.some(np.isin(there.starts, read)), undecoded=frozenset(undecoded))
 
     def _nothing(self, count: int) -> list[pa.Array]:
         return [pa.nulls(count, each.type) for each in arrow_schema(self.record)]
@@ -342,6 +356,26 @@ class CsvLines(RecordLines):
                 quoted_strings_can_be_null=False,
             ),
         )
+
+
+@frozen
+class LineDecoder:
+    """Decodes the lines that were quarantined: a row function. It raises for those that still are no records.
+
+    Attributes:
+        format: fails for such a line.
+    """
+
+    format: LineFormat
+
+    def __call__(self, row: Sequence[Any]) -> Sequence[Any]:
+        """Return the row of a line, given it, or the line."""
+        *values, path, position, text = row
+        if text is None:
+            return [*values, path, position]
+        line = Lines(path, position, text, np.zeros(1, np.int64), np.full(1, len(text)))
+        columns, _ = self.format.read(line)
+        return [*(column_values(each)[0] for each in columns), path, position]
 
 
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {

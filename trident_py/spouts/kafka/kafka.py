@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from attrs import evolve
 from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt
@@ -17,10 +18,10 @@ from trident_py.errors import ConfigError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
-from trident_py.interfaces.spouts import Emitter, ITridentSpout, Replay
+from trident_py.interfaces.spouts import Decoder, Emitter, ITridentSpout, Replay
 from trident_py.rows.schema import shown
 from trident_py.spouts.kafka.ranges import OffsetRange, StoredRange, shared_out
-from trident_py.spouts.kafka.reader import KafkaReader, fields_of
+from trident_py.spouts.kafka.reader import KafkaReader, RecordDecoder, fields_of
 from trident_py.spouts.kafka.values import ValueFormat
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
             it, unless there is a ``registry``.
         schema: for JSON the fields, as DDL or a StructType; JSON has dates, timestamps and decimals as text. For Avro
             the schema's own JSON text.
-        on_decode_error: the treatment of a value that is not in this format. ``"fail"``: the topology ends and names
-            it. ``"null"``: it is NULL. ``"skip"``: its record is left out.
+        on_decode_error: the treatment of a value that is not in this format. ``"fail"`` ends the topology, and names
+            it. ``"null"`` makes it NULL. ``"skip"`` leaves its record out. ``"quarantine"`` makes it a dead letter.
         registry: the URL of a schema registry, if Avro values begin with the id of the schema with which they were
             written, as Confluent's serializers write them. They are converted to ``schema``. The URL is never printed.
         options: librdkafka's options, such as ``security.protocol``; never printed.
@@ -101,6 +102,9 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         self._records_max, self._bytes_max = max_records_per_batch, max_bytes_per_batch
         self._group = group_id
         self._values = ValueFormat.of(value, schema, on_decode_error, registry)
+        if self._values.quarantines:
+            strict = evolve(self._values, on_error="fail")
+            self.decoder = Decoder(RecordDecoder(strict), fields_of(strict))
         group = {"group.id": group_id} if group_id else {}
         self._options = {**(options or {}), **group, "bootstrap.servers": servers}
         self._replay: Replay | None = None

@@ -15,7 +15,7 @@ from trident_py.errors import FailedException, SpoutError
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.kafka.client_log import client_log
 from trident_py.spouts.kafka.ranges import OffsetRange
-from trident_py.spouts.kafka.values import ValueFormat
+from trident_py.spouts.kafka.values import UNDECODED, ValueFormat
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -48,6 +48,7 @@ _kept = threading.local()
 
 def fields_of(values: ValueFormat) -> t.StructType:
     """Return the fields of the rows, like those of Spark's own source."""
+    more = [UNDECODED] if values.quarantines else []
     return t.StructType(
         [
             t.StructField("key", t.BinaryType()),
@@ -57,8 +58,21 @@ def fields_of(values: ValueFormat) -> t.StructType:
             t.StructField("offset", t.LongType()),
             t.StructField("timestamp", t.TimestampType()),
             t.StructField("headers", _HEADERS),
+            *more,
         ]
     )
+
+
+@frozen
+class RecordDecoder:
+    """Decodes the values that were quarantined: a row function. It raises for those that still can't be decoded."""
+
+    values: ValueFormat
+
+    def __call__(self, row: Sequence[Any]) -> Sequence[Any]:
+        """Return the row of a record, given it, with its value or the bytes."""
+        key, value, *others, given = row
+        return [key, value if given is None else self.values.decoded(given), *others]
 
 
 @frozen
@@ -137,18 +151,20 @@ class KafkaReader:
             pa.array([micros for _, micros, _ in rows], pa.int64()).cast(schema.field("timestamp").type),
             pa.array([headers for _, _, headers in rows], schema.field("headers").type),
         ]
+        if self.values.quarantines:
+            columns.append(self.values.undecoded([each.value() for each, _, _ in rows], column))
         return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(columns, schema, strict=True)], schema=schema)
 
     def _told(self, record: Message) -> tuple[int | None, list[dict[str, Any]] | None] | None:
         """Return the time and the headers of a record; None: it is left out, because they can't be read.
 
         Raises:
-            SpoutError: they can't be read, and ``on_decode_error`` is ``"fail"``.
+            SpoutError: they can't be read, and ``on_decode_error`` is ``"fail"`` or ``"quarantine"``.
         """
         try:
             return _micros(record), _headers(record)
         except Exception as error:
-            if self.values.on_error == "fail":
+            if self.values.on_error in ("fail", "quarantine"):
                 raise SpoutError(
                     f"{_named(record)}: its timestamp or headers can't be read: {type(error).__name__}: {error}; to "
                     f"fix this: set on_decode_error='null' or 'skip' to continue without them"

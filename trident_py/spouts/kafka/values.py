@@ -12,10 +12,15 @@ from pyspark.sql import types as t
 from trident_py.errors import FailedException, SpoutError, TopologyError
 from trident_py.rows.avro import avro_decoder, avro_schema, avro_type
 from trident_py.rows.json_values import check_json_type, json_decoder
+from trident_py.rows.row import column_values
 from trident_py.rows.schema import arrow_array, schema_of, shown
 from trident_py.sinks.kafka.registry import SchemaRegistry, registered_decoder
 
-ON_ERROR = ("fail", "null", "skip")
+ON_ERROR = ("fail", "null", "skip", "quarantine")
+
+UNDECODED = t.StructField("_undecoded", t.BinaryType())
+"""The field for the bytes of a value that can't be decoded, and is to be quarantined."""
+
 KINDS = ("binary", "string", "json", "avro")
 
 Decode: TypeAlias = Callable[[bytes], Any]
@@ -74,6 +79,11 @@ class ValueFormat:
         """The field ``value``."""
         return t.StructField("value", self.type)
 
+    @property
+    def quarantines(self) -> bool:
+        """Whether a value that can't be decoded is NULL, and its bytes are in another field."""
+        return self.on_error == "quarantine" and self.kind != "binary"
+
     def array(self, values: Sequence[bytes | None], where: Callable[[int], str]) -> tuple[pa.Array, list[int]]:
         """Return the values as a column, and the numbers of the values in it.
 
@@ -117,6 +127,18 @@ class ValueFormat:
             kept.append(number)
             found.append(decoded)
         return arrow_array(found, self.field), kept
+
+    def undecoded(self, values: Sequence[bytes | None], column: pa.Array) -> pa.Array:
+        """Return the bytes of those values that are NULL in ``column``, because they can't be decoded."""
+        missing = column.is_null().to_pylist()
+        return pa.array(
+            [each if not_there else None for each, not_there in zip(values, missing, strict=True)], pa.binary()
+        )
+
+    def decoded(self, value: bytes) -> Any:
+        """Return the value of a row; raise any exception if it can't be decoded."""
+        made = arrow_array([self._decoder(value)], self.field)
+        return column_values(made)[0]
 
     @property
     def _decoder(self) -> Decode:

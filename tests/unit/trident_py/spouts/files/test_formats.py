@@ -18,7 +18,7 @@ from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.schema import schema_of
 from trident_py.spouts.files import lines as lines_module
 from trident_py.spouts.files.files import FileSpout
-from trident_py.spouts.files.formats import CsvLines, JsonLines, Lines, RecordLines
+from trident_py.spouts.files.formats import CsvLines, JsonLines, LineDecoder, Lines, RecordLines
 
 ORDER = "product string, amount int"
 JSON = b'{"product": "tea", "amount": 3, "more": [1]}\n\n{"amount": null}\r\n{"product": "caf\xc3\xa9"}'
@@ -56,6 +56,14 @@ def test_csv_with_a_quote_in_the_middle_of_a_quoted_value_is_no_record(tmp_path:
     lines = b'"a"b,1\n5" disk,2\n"""",3\n"a" ,4\n""c,5\n"say ""hi""",6\n'
     found = read(tmp_path, lines, format="csv", on_decode_error="skip")
     assert [row[:2] for row in found] == [('5" disk', 2), ('"', 3), ('say "hi"', 6)]
+
+
+def test_a_quarantined_line_is_decoded_again_by_the_present_format() -> None:
+    decode = LineDecoder(JsonLines(schema_of(ORDER), "fail"))
+    assert decode([None, None, "a.json", 7, b'{"product": "tea", "amount": 3}']) == ["tea", 3, "a.json", 7]
+    assert decode(["tea", 3, "a.json", 7, None]) == ["tea", 3, "a.json", 7]
+    with pytest.raises(SpoutError, match=r"file 'a.json', the line at byte 7: it is not json of"):
+        decode([None, None, "a.json", 7, b"no JSON"])
 
 
 def test_a_byte_order_mark_is_not_of_the_first_record(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.row import column_values
+from trident_py.spouts.kafka.reader import RecordDecoder
 from trident_py.spouts.kafka.values import ValueFormat
 
 
@@ -49,6 +50,17 @@ def test_what_is_wrong_is_named_left_out_or_null(bad: bytes) -> None:
     assert ([tuple(row) for row in rows], kept) == ([(1,), (3,)], [0, 2])
     rows, kept = decoded(ValueFormat.of("json", "n int", "null"), *given)
     assert ([row and tuple(row) for row in rows], kept) == ([(1,), None, (3,)], [0, 1, 2])
+    quarantine = ValueFormat.of("json", "n int", "quarantine")
+    array, _ = quarantine.array(given, lambda number: f"record t/0 at {number}")
+    assert quarantine.undecoded(given, array).to_pylist() == [None, bad, None]
+
+
+def test_a_quarantined_value_is_decoded_again_by_the_present_format() -> None:
+    decode = RecordDecoder(ValueFormat.of("json", "n int", "fail"))
+    assert decode([b"key", None, "topic", b'{"n": 3}']) == [b"key", (3,), "topic"]
+    assert decode([b"key", (1,), "topic", None]) == [b"key", (1,), "topic"]
+    with pytest.raises(TypeError, match="'many'"):
+        decode([b"key", None, "topic", b'{"n": "many"}'])
 
 
 @pytest.mark.parametrize(
