@@ -106,8 +106,9 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         options: named as in Spark. Of ``"csv"``: ``header`` (the first line of each file names the fields), ``sep``,
             ``quote`` and ``nullValue``. Of ``"csv"`` and ``"json"``: ``multiLine`` (a record may contain line ends, so
             files are read as a whole).
-        on_decode_error: the treatment of a line that is no such record. ``"fail"`` ends the query, and names file and
-            offset. ``"null"`` gives a row of NULLs. ``"skip"`` leaves it out. ``"quarantine"`` makes it a dead letter.
+        on_decode_error: the treatment of a line that is no such record. With ``"fail"``, the query ends, and names file
+            and offset. With ``"null"``, it is a row of NULLs. With ``"skip"``, it is left out. With ``"quarantine"``,
+            it is a dead letter.
         on_bad_file: the treatment of a file that isn't in its format, Parquet, ORC or Avro. ``"fail"`` ends the query.
             ``"skip"`` leaves the file out, and reports it in the query's progress.
         schema_evolution: the treatment of Parquet, ORC, Avro and JSON with other fields. ``"fail"`` ends the query. So

@@ -61,8 +61,9 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
             it, unless there is a ``registry``.
         schema: for JSON the fields, as DDL or a StructType; JSON has dates, timestamps and decimals as text. For Avro
             the schema's own JSON text.
-        on_decode_error: the treatment of a value that is not in this format. ``"fail"`` ends the topology, and names
-            it. ``"null"`` makes it NULL. ``"skip"`` leaves its record out. ``"quarantine"`` makes it a dead letter.
+        on_decode_error: the treatment of a value that is not in this format. With ``"fail"``, the topology ends, and
+            names it. With ``"null"``, it is NULL. With ``"skip"``, its record is left out. With ``"quarantine"``, the
+            record is a dead letter.
         registry: the URL of a schema registry, if Avro values begin with the id of the schema with which they were
             written, as Confluent's serializers write them. They are converted to ``schema``. The URL is never printed.
         options: librdkafka's options, such as ``security.protocol``; never printed.
