@@ -21,6 +21,7 @@ from tests.servers.class_archive import quick
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.missing import IS_CI, count_missing, lacks
+from tests.servers.nats_server import NATSServer
 from tests.servers.postgresql import NoServerError, PostgresServer
 from tests.servers.redis_server import RedisServer
 from tests.servers.running import Server, started
@@ -154,6 +155,18 @@ def fresh_redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="session")
+def nats_server() -> Iterator[NATSServer]:
+    """One server for the whole run. Who stops one starts its own, by `fresh_nats`."""
+    yield from running("NATS", NATSServer)
+
+
+@pytest.fixture
+def fresh_nats() -> Iterator[NATSServer]:
+    """A server of the test's own, to be stopped and killed."""
+    yield from running("NATS", NATSServer)
+
+
+@pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[KafkaBroker]:
     """One server for the whole run. Who stops one starts its own, by `fresh_kafka`."""
     yield from running("Kafka", KafkaBroker)
@@ -197,6 +210,14 @@ def redis(redis_server: RedisServer) -> str:
     with redis_server.client() as client:
         client.flushall()
     return redis_server.url
+
+
+@pytest.fixture
+def nats(nats_server: NATSServer) -> NATSServer:
+    """A server without any streams."""
+    for name in nats_server.ask("STREAM.NAMES")["streams"] or ():
+        nats_server.ask(f"STREAM.DELETE.{name}")
+    return nats_server
 
 
 @pytest.fixture

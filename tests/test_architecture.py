@@ -35,6 +35,7 @@ ONE_DOOR = {
         "trident_py.sinks.kafka.verdicts",
         "trident_py.spouts.kafka",
     },
+    "nats": {"trident_py.spouts.nats"},
     "redis": {"trident_py.spouts.redis", "trident_py.states.redis"},
     "opentelemetry": {"trident_py.telemetry.opentelemetry"},
     "prometheus_client": {"trident_py.telemetry.prometheus"},
@@ -186,7 +187,7 @@ FLOORS = """
     graph
     participants
     windows
-    states.redis spouts.redis spouts.delta spouts.sql spouts.kafka sinks.delta sinks.iceberg sinks.kafka
+    states.redis spouts.redis spouts.nats spouts.delta spouts.sql spouts.kafka sinks.delta sinks.iceberg sinks.kafka
     sinks.tables
     operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
     interfaces rows

@@ -33,6 +33,7 @@ CHECKS: dict[str, Callable[[Path], Report]] = {
     "DataSourceSpout-simple": spouts.simple_data_source,
     "SQLSpout": spouts.sql,
     "RedisStreamsSpout": spouts.redis_streams,
+    "NATSSpout": spouts.nats,
     "DeltaSpout": spouts.delta,
     "KafkaSpout": spouts.kafka,
 }

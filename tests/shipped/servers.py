@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mariadb import MariaDBServer
+from tests.servers.nats_server import NATSServer
 from tests.servers.postgresql import PostgresServer
 from tests.servers.redis_server import RedisServer
 from tests.servers.running import started
@@ -36,6 +37,14 @@ def redis_in(directory: Path) -> Iterator[str]:
     server = RedisServer(directory)
     with started(server):
         yield server.url
+
+
+@contextmanager
+def nats_in(directory: Path) -> Iterator[NATSServer]:
+    """A server."""
+    server = NATSServer(directory)
+    with started(server):
+        yield server
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from deltalake import write_deltalake
 from redis import Redis
 
-from tests.shipped.servers import broker_in, redis_in
+from tests.shipped.servers import broker_in, nats_in, redis_in
 from tests.unit.trident_py.spouts.test_data_source import ROWS as NUMBERS
 from tests.unit.trident_py.spouts.test_data_source import NumbersSource, SimpleSource
 from trident_py import (
@@ -25,6 +25,7 @@ from trident_py import (
     FileSpout,
     FixedBatchSpout,
     KafkaSpout,
+    NATSSpout,
     RedisStreamsSpout,
     Replay,
     SQLSpout,
@@ -100,6 +101,21 @@ def redis_streams(directory: Path) -> Report:
             for number, (line,) in enumerate(ROWS, 1)
         ]
         return check_spout(lambda: RedisStreamsSpout(url, "lines", max_records_per_batch=2), lambda: expected)
+
+
+def nats(directory: Path) -> Report:
+    """Messages of a stream."""
+    with nats_in(directory) as server:
+        server.make_stream("lines")
+        server.publish("lines.a", *(line.encode() for (line,) in ROWS))
+        no_headers: dict[str, str] = {}
+        found = [server.ask("STREAM.MSG.GET.lines", seq=number)["message"] for number in range(1, len(ROWS) + 1)]
+        expected = [
+            ("lines.a", number, datetime.fromisoformat(message["time"]), no_headers, line)
+            for number, ((line,), message) in enumerate(zip(ROWS, found, strict=True), 1)
+        ]
+        spout = partial(NATSSpout, server.url, "lines", value="string", max_records_per_batch=2)
+        return check_spout(spout, lambda: expected)
 
 
 def delta(directory: Path) -> Report:

@@ -32,6 +32,7 @@ EXTRAS = {
     "confluent-kafka": "KafkaSpout, KafkaSink",
     "deltalake": "DeltaSink, DeltaSpout",
     "fastavro": "Avro in files and in Kafka",
+    "nats-py": "NATSSpout",
     "obstore": "FileSpout of an object store",
     "psycopg": "PostgresState",
     "pyiceberg": "IcebergSink",
