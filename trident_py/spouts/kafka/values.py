@@ -1,4 +1,4 @@
-"""Values of Kafka records: conversion from bytes to the field ``value`` of a stream."""
+"""Values of Kafka records, and of NATS messages: conversion from bytes to the field ``value`` of a stream."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from trident_py.errors import SpoutError, StoreBusyException, TopologyError
 from trident_py.rows.schema import shown
 from trident_py.spouts.nats.positions import StreamLook, micros_of
 
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 5.0
 """The timeout for an answer."""
 
 READ_SECONDS = 60.0
@@ -32,6 +32,9 @@ READ_SECONDS = 60.0
 
 WAIT_SECONDS = 2.0
 """The time that a replica has to catch up with the messages of a reading."""
+
+PAUSES_SECONDS = (0.05, 0.2, 0.5)
+"""The pauses after which a new consumer is asked again. In a cluster, other servers may not know it at once."""
 
 CONNECT_SECONDS = 5
 
@@ -206,8 +209,12 @@ class Client:
                 f"{self.where}: the server can't read several subjects; to fix this: use NATS 2.10 or later, or one "
                 f"subject"
             )
-        found, status = await _pull(connection, f"{stream}.{made['name']}", pull)
-        if not found and status not in _END:
+        for pause in PAUSES_SECONDS:
+            found, status = await _pull(connection, f"{stream}.{made['name']}", pull)
+            if found or status in _END:
+                break
+            await asyncio.sleep(pause)
+        else:
             raise StoreBusyException(f"{self.where}: the server returns no messages now: status {status}")
         with suppress(RefusedError):  # the server may have removed it already
             await _ask(connection, f"CONSUMER.DELETE.{stream}.{made['name']}", {})
