@@ -187,6 +187,7 @@ FLOORS = """
     graph
     participants
     windows
+    spouts.postgres
     states.redis spouts.redis spouts.nats spouts.delta spouts.sql spouts.kafka sinks.delta sinks.iceberg sinks.kafka
     sinks.tables
     operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker

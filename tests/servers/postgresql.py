@@ -83,6 +83,7 @@ class PostgresServer:
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
             "fsync": "on",
+            "wal_level": "logical",
             "recovery_init_sync_method": "syncfs",  # one by one they take a minute after a crash
             **self.options,
         }

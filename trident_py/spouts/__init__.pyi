@@ -24,5 +24,6 @@ from trident_py.spouts.files.files import FileSpout as FileSpout
 from trident_py.spouts.fixed import FixedBatchSpout as FixedBatchSpout
 from trident_py.spouts.kafka.kafka import KafkaSpout as KafkaSpout
 from trident_py.spouts.nats.spout import NATSSpout as NATSSpout
+from trident_py.spouts.postgres.spout import PostgresChangesSpout as PostgresChangesSpout
 from trident_py.spouts.redis.streams import RedisStreamsSpout as RedisStreamsSpout
 from trident_py.spouts.sql.spout import SQLSpout as SQLSpout

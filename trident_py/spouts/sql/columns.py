@@ -45,7 +45,7 @@ def field_of(column: FoundColumn, database: Database, table: str) -> t.StructFie
     if database.dialect.database == _UNTYPED_DATABASE:
         kind = next((kind for words, kind in _BY_NAME if re.search(words, column.written.upper())), None)
     else:
-        kind = _kind_of(column)
+        kind = kind_of(column)
     if kind is None:
         raise TopologyError(
             f"column {column.name!r} of table {table!r} is {column.written}, and no type of Spark's has all of its "
@@ -54,7 +54,8 @@ def field_of(column: FoundColumn, database: Database, table: str) -> t.StructFie
     return t.StructField(column.name, kind)
 
 
-def _kind_of(column: FoundColumn) -> t.DataType | None:
+def kind_of(column: FoundColumn) -> t.DataType | None:
+    """Return the type that holds all values of a column; None: only a text does."""
     match column.family:
         case Family.INTEGER:
             least, greatest = column.bounds

@@ -167,6 +167,10 @@ class Target:
             raise
         return Session(connection, backend, schema)
 
+    def replication(self) -> Connection:
+        """Return a connection by the replication protocol. It runs statements without bound values only."""
+        return self._connection(replication="database")
+
     def check(self) -> None:
         """Check that the server accepts the user and gives each connection its own process.
 
@@ -182,8 +186,8 @@ class Target:
         if first == second or second != again or first != last:
             raise PooledError(_POOLED)
 
-    def _connection(self) -> Connection:
-        ours = {"client_encoding": "utf8", "application_name": self.application}
+    def _connection(self, **more: str) -> Connection:
+        ours = {"client_encoding": "utf8", "application_name": self.application, **more}
         return psycopg.connect(**{**_CONNECTING, **self._parts(), **ours}, autocommit=True)
 
     def redacted(self, text: object) -> str:

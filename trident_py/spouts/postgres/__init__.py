@@ -1,0 +1,1 @@
+"""`PostgresChangesSpout`: the changes of PostgreSQL tables."""
