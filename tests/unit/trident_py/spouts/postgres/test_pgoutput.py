@@ -74,7 +74,7 @@ def test_messages_without_rows_are_known(kind: bytes) -> None:
     ("data", "what"),
     [
         (b"S\0\0\0\1", "message of the unknown kind 'S'"),
-        (b"I\0\0\0\1K\0\0", "row of the unknown form 'K'"),
+        (b"I\0\0\0\1X\0\0", "row of the unknown form 'X'"),
         (b"D\0\0\0\1N\0\0", "row of the unknown form 'N'"),
         (b"I\0\0\0\1N\0\1b\0\0\0\0", "value of the unknown form 'b'"),
     ],
