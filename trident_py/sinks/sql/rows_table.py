@@ -119,6 +119,26 @@ class RowsTable(AnyTable):
             f"{of.quoted('_staged')} WHERE {of.quoted('_task')} {of.among}{self._conflict}"
         )
 
+    @property
+    def empty(self) -> str:
+        """SQL that deletes all rows."""
+        return f"DELETE FROM {self.there}"
+
+    @property
+    def delete(self) -> str:
+        """SQL that deletes rows; bound is the list of their keys' texts."""
+        return f"{self.empty} WHERE {self.dialect.quoted('_key')} {self.dialect.among}"
+
+    def update(self, names: Sequence[str]) -> str:
+        """Return SQL that changes columns of a row; bound are their values, the new text of its key, and the old one.
+
+        Args:
+            names: the columns; empty: only its key changes.
+        """
+        of = self.dialect
+        changed = ", ".join(f"{of.quoted(name)} = {of.mark}" for name in (*names, "_key"))
+        return f"UPDATE {self.there} SET {changed} WHERE {of.quoted('_key')} = {of.mark}"
+
     def find_double(self, staging: Staging) -> str:
         """Return SQL that finds a key of several staged rows; bound are tasks."""
         of, key = self.dialect, self.dialect.quoted("_key")

@@ -11,6 +11,7 @@ from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import SinkError, StateError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, RowsSink, SinkTransaction, TopologyKey
 from trident_py.rows.schema import names_of
+from trident_py.sinks.sql.merging import MergeFields, stored_fields
 from trident_py.states.sql.databases import database_of
 from trident_py.states.sql.fenced_table import TableSink
 from trident_py.states.sql.staging import reported_rows
@@ -29,8 +30,10 @@ class SQLSink(RowsSink["Prepared"], TableSink):
 
     The table is made if it does not exist. With ``mode="append"`` it may be an existing table with columns of these
     names. With ``mode="upsert"`` rows of the same key replace each other. Then ``_key`` is the primary key, a text that
-    differs for all keys, including NULLs. Two rows of one key in a batch are an error. In PostgreSQL and MySQL, Spark's
-    tasks stage the rows of large batches. Rows of small batches, and all rows for SQLite, are sent to the driver.
+    differs for all keys, including NULLs. Two rows of one key in a batch are an error. With ``mode="merge"`` rows are
+    changes, as a `PostgresChangesSpout` emits them: in their order, each replaces or deletes the row of its key. Fields
+    whose names begin with an underscore say what a change means, and are not stored. In PostgreSQL and MySQL, Spark's
+    tasks stage the rows of large batches. Changes, rows of small batches, and rows for SQLite are sent to the driver.
     `docs/how-to/databases.md` says more.
 
     The stream must return the same rows when a transaction is replayed, so no spout of it may be opaque. There is one
@@ -40,8 +43,11 @@ class SQLSink(RowsSink["Prepared"], TableSink):
         url: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``postgresql://user:password@host:5432/database`` or
             ``mysql://user:password@host:3306/database``; never printed.
         table: its name.
-        mode: ``append`` or ``upsert``.
-        keys: for ``upsert``, the fields of the key.
+        mode: ``append``, ``upsert`` or ``merge``.
+        keys: for ``upsert`` and ``merge``, the fields of the key.
+        sequence_by: for ``merge``, the fields that give the order of changes.
+        deletes: for ``merge``, the condition of the rows that delete, such as ``"_op = 'delete'"``. A row whose field
+            of this condition is ``truncate`` empties the table. None: no row deletes.
 
     Raises:
         TopologyError: an argument can't work.
@@ -51,14 +57,28 @@ class SQLSink(RowsSink["Prepared"], TableSink):
 
     needs_exact_replays = True
 
-    def __init__(self, url: str | Secret, table: str, *, mode: str = "append", keys: str | Sequence[str] = ()) -> None:
-        if mode not in ("append", "upsert"):
-            raise TopologyError(f"mode is 'append' or 'upsert', not {mode!r}")
-        self.replaces_by = names_of(keys)
-        if (mode == "upsert") != bool(self.replaces_by):
+    def __init__(
+        self,
+        url: str | Secret,
+        table: str,
+        *,
+        mode: str = "append",
+        keys: str | Sequence[str] = (),
+        sequence_by: str | Sequence[str] = (),
+        deletes: str | None = None,
+    ) -> None:
+        if mode not in ("append", "upsert", "merge"):
+            raise TopologyError(f"mode is 'append', 'upsert' or 'merge', not {mode!r}")
+        self._keys = names_of(keys)
+        if (mode != "append") != bool(self._keys):
             raise TopologyError(
-                "mode='upsert' needs keys=, the fields by which rows replace each other, and only it does"
+                "mode='upsert' and mode='merge' need keys=, the fields by which rows replace each other, and "
+                "mode='append' has none"
             )
+        if mode != "merge" and (sequence_by or deletes):
+            raise TopologyError("sequence_by= and deletes= are for mode='merge' only")
+        self._merge = MergeFields.of(names_of(sequence_by), deletes) if mode == "merge" else None
+        self.replaces_by = () if self._merge else self._keys
         self._url, self._table, self._mode = as_secret(url), table, mode
         self.database = database_of(self._url)
         self.database.dialect.checked_table(table)
@@ -70,7 +90,7 @@ class SQLSink(RowsSink["Prepared"], TableSink):
 
     def identity(self) -> Mapping[str, Json]:
         """Return the table, and the way in which rows are written to it."""
-        return {"table": self._table, "mode": self._mode, "keys": ", ".join(self.replaces_by)}
+        return {"table": self._table, "mode": self._mode, "keys": ", ".join(self._keys)}
 
     def details(self) -> Mapping[str, Json]:
         """Return the database."""
@@ -151,12 +171,15 @@ class SQLSink(RowsSink["Prepared"], TableSink):
     def _made_writer(self) -> RowsWriter:
         from trident_py.sinks.sql.writer import RowsWriter
 
-        return RowsWriter(self.database, self._table, by_key=bool(self.replaces_by))
+        return RowsWriter(self.database, self._table, by_key=bool(self._keys), merge=self._merge)
 
     def _table_for(self, fields: StructType) -> RowsTable:
         from trident_py.sinks.sql.rows_table import RowsTable
 
-        return RowsTable.of(self.database.dialect, self._table, fields, self.replaces_by)
+        if self._merge is not None:
+            self._merge.check(fields, self._keys)
+            fields = stored_fields(fields)
+        return RowsTable.of(self.database.dialect, self._table, fields, self._keys)
 
 
 @contextmanager

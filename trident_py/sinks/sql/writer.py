@@ -13,6 +13,7 @@ from attrs import evolve, frozen
 from trident_py.errors import SinkError, StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.rows.row import column_values
+from trident_py.sinks.sql.merging import Merge, MergeFields, merged
 from trident_py.sinks.sql.rows_table import RowsTable
 from trident_py.spark.frames import rows_of_frame
 from trident_py.states.fenced import Fence, StateHeader
@@ -48,9 +49,9 @@ class Prepared:
 class RowsWriter(FencedTable):
     """The writer of one table."""
 
-    def __init__(self, database: Database, name: str, *, by_key: bool) -> None:
+    def __init__(self, database: Database, name: str, *, by_key: bool, merge: MergeFields | None = None) -> None:
         super().__init__(database, name)
-        self._by_key = by_key
+        self._by_key, self._merge = by_key, merge
         self._making = threading.Lock()
         self._made: RowsTable | None = None
         self._found: FoundTable | None = None  # the table for which `_made` was fitted
@@ -147,7 +148,7 @@ class RowsWriter(FencedTable):
     def prepare(self, tx: SinkTransaction, frame: DataFrame, table: RowsTable) -> Prepared:
         """Stage the rows by tasks, or collect them to the driver if the database has no staging."""
         table = self.table(table)
-        if not table.dialect.stages:
+        if not table.dialect.stages or self._merge is not None:
             return Prepared(rows_of_frame(frame), staged=False)
         reports = rows_of_frame(self.staging_task(tx, table).over(frame))
         return Prepared(reports, staged=True, storages=table.storages)
@@ -194,6 +195,9 @@ class RowsWriter(FencedTable):
     def _write(self, connection: Connection, tx: SinkTransaction, table: RowsTable, prepared: Prepared) -> None:
         if prepared.staged:
             self._write_staged(connection, tx, table, prepared.rows)
+        elif self._merge is not None:
+            with collector_paused():
+                self._write_merged(connection, table, merged(prepared.rows, table.fields, table.keys, self._merge))
         else:
             self._write_here(connection, tx, table, prepared.rows)
 
@@ -209,6 +213,23 @@ class RowsWriter(FencedTable):
                     bound = [(*row, text) for row, text in zip(bound, part.texts(), strict=True)]
                 if bound:
                     self._database.write(connection, table.insert, bound)
+
+    def _write_merged(self, connection: Connection, table: RowsTable, merge: Merge) -> None:
+        """Write what the changes do. Rows that keep values and change their key move away first, so that it is free."""
+        if merge.empties:
+            connection.execute(table.empty)
+        moved = {key: f"~moved {key}" for key, row in merge.partial if row.source != key}
+        for key, row in merge.partial:
+            if key in moved:
+                connection.execute(table.update(()), [moved[key], row.source])
+        for first in range(0, len(merge.deleted), CHUNK_ROWS):
+            connection.execute(table.delete, [table.dialect.listed(merge.deleted[first : first + CHUNK_ROWS])])
+        for key, row in merge.partial:
+            pairs = zip(merge.columns, row.values, strict=True)
+            changed = {name: value for name, value in pairs if name not in row.kept}
+            connection.execute(table.update([*changed]), [*changed.values(), key, moved.get(key, row.source)])
+        for first in range(0, len(merge.whole), CHUNK_ROWS):
+            self._database.write(connection, table.insert, merge.whole[first : first + CHUNK_ROWS])
 
     def _write_staged(self, connection: Connection, tx: SinkTransaction, table: RowsTable, reports: pa.Table) -> None:
         reported = {task: rows for task, rows in zip(*map(column_values, reports.columns), strict=True) if rows}
