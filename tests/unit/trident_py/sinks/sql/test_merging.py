@@ -141,7 +141,7 @@ def test_a_row_that_keeps_values_of_none_is_refused(act: Any) -> None:
     [
         ({"sequence_by": ()}, "needs sequence_by="),
         ({"deletes": "_op IN ('delete')"}, "deletes= compares a field with a text"),
-        ({"keys": ()}, "mode='merge' need keys="),
+        ({"keys": ()}, "or 'merge' needs keys="),
         ({"mode": "upsert"}, "sequence_by= and deletes= are for mode='merge' only"),
         ({"mode": "replace"}, "mode is 'append', 'upsert' or 'merge', not 'replace'"),
         ({"sequence_by": "at"}, "there is no field 'at'"),
