@@ -34,6 +34,7 @@ CHECKS: dict[str, Callable[[Path], Report]] = {
     "SQLSpout": spouts.sql,
     "RedisStreamsSpout": spouts.redis_streams,
     "NATSSpout": spouts.nats,
+    "PostgresChangesSpout": spouts.postgres_changes,
     "DeltaSpout": spouts.delta,
     "KafkaSpout": spouts.kafka,
 }

@@ -7,7 +7,9 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
@@ -15,7 +17,9 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from deltalake import write_deltalake
 from redis import Redis
 
-from tests.shipped.servers import broker_in, nats_in, redis_in
+from coordinators.values.attempt import TransactionAttempt
+from tests.shipped.servers import broker_in, nats_in, postgres_in, redis_in
+from tests.unit.trident_py.spouts.collecting import ListCollector
 from tests.unit.trident_py.spouts.test_data_source import ROWS as NUMBERS
 from tests.unit.trident_py.spouts.test_data_source import NumbersSource, SimpleSource
 from trident_py import (
@@ -26,11 +30,17 @@ from trident_py import (
     FixedBatchSpout,
     KafkaSpout,
     NATSSpout,
+    PostgresChangesSpout,
     RedisStreamsSpout,
     Replay,
     SQLSpout,
+    TopologyContext,
+    TridentCollector,
+    TridentConfig,
 )
 from trident_py.spark.session import topology_session
+from trident_py.spouts.postgres.coordinator import Batch
+from trident_py.spouts.postgres.spout import ChangesEmitter
 from trident_py.testing import Report, check_spout
 
 ROWS = [(f"line {number}",) for number in range(12)]
@@ -116,6 +126,38 @@ def nats(directory: Path) -> Report:
         ]
         spout = partial(NATSSpout, server.url, "lines", value="string", max_records_per_batch=2)
         return check_spout(spout, lambda: expected)
+
+
+class Lines(PostgresChangesSpout):
+    """Without the positions in the log, which are others in each run."""
+
+    def __init__(self, dsn: str, directory: Path) -> None:
+        super().__init__(dsn, "lines", max_records_per_batch=2, spool=directory)
+        self.output_schema = "op string, id int, line string"
+
+    def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Any:
+        emitter = super().get_emitter(tx_state_id, conf, context)
+        return LinesEmitter(where=emitter.where, log=emitter.log, spool=emitter.spool, layout=emitter.layout)
+
+
+class LinesEmitter(ChangesEmitter):
+    """Emits rows with some of the fields."""
+
+    def emit_batch(self, attempt: TransactionAttempt, metadata: Batch, collector: TridentCollector) -> None:
+        found = ListCollector()
+        super().emit_batch(attempt, metadata, found)
+        for row in found.rows:
+            collector.emit(row[:3])
+
+
+def postgres_changes(directory: Path) -> Report:
+    """Rows of a snapshot, each two of them a batch."""
+    with postgres_in(directory) as dsn, closing(psycopg.connect(dsn, autocommit=True)) as connection:
+        connection.execute("CREATE TABLE lines (id int PRIMARY KEY, line text)")
+        connection.execute("CREATE PUBLICATION lines FOR TABLE lines")
+        connection.execute("INSERT INTO lines SELECT n, 'line ' || n FROM generate_series(0, 11) AS n")
+        expected = [("snapshot", number, line) for number, (line,) in enumerate(ROWS)]
+        return check_spout(lambda: Lines(dsn, directory / "spool"), lambda: expected)
 
 
 def delta(directory: Path) -> Report:

@@ -34,7 +34,7 @@ EXTRAS = {
     "fastavro": "Avro in files and in Kafka",
     "nats-py": "NATSSpout",
     "obstore": "FileSpout of an object store",
-    "psycopg": "PostgresState",
+    "psycopg": "PostgresState, PostgresChangesSpout",
     "pyiceberg": "IcebergSink",
     "pymysql": "MySQLState",
     "redis": "RedisState",

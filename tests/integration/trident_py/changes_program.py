@@ -1,4 +1,4 @@
-"""A topology that copies a table of PostgreSQL into one of SQLite: in a process to be killed, or until it has all."""
+"""Copies a table of PostgreSQL into one of SQLite in small batches: until it is killed, or until it has all."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from trident_py import PostgresChangesSpout, SQLSink, TridentConfig, TridentTopology
 
-
-def copying(dsn: str, copy: Path, most: int) -> TridentTopology:
-    """The topology."""
+if __name__ == "__main__":
+    dsn, zookeeper, directory = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    config = TridentConfig(zookeeper=zookeeper, session_timeout=5, state_dir=directory / "state", max_spout_pending=3)
     topology = TridentTopology("copy")
-    changes = topology.new_stream("items", PostgresChangesSpout(dsn, "shop", max_records_per_batch=most))
+    changes = topology.new_stream("items", PostgresChangesSpout(dsn, "shop", max_records_per_batch=50))
     changes.write_to(
         SQLSink(
-            f"sqlite:///{copy}",
+            f"sqlite:///{directory / 'copy.db'}",
             "items",
             mode="merge",
             keys="id",
@@ -22,13 +22,7 @@ def copying(dsn: str, copy: Path, most: int) -> TridentTopology:
             deletes="_op = 'delete'",
         )
     )
-    return topology
-
-
-if __name__ == "__main__":
-    dsn, zookeeper, directory = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    config = TridentConfig(zookeeper=zookeeper, session_timeout=2, state_dir=directory / "state", max_spout_pending=3)
-    with copying(dsn, directory / "copy.db", 50).start(config) as query:
+    with topology.start(config) as query:
         if "end" in sys.argv:
             query.process_all_available(120)
         else:

@@ -18,8 +18,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from examples.postgres_copy import copying
 from tests.integration.trident_py import changes_program
-from tests.integration.trident_py.changes_program import copying
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS
 from tests.servers.postgresql import PostgresServer
 from trident_py import TridentConfig
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.zookeeper]
 SECONDS = float(os.environ.get("TRIDENT_TEST_CHANGES_SECONDS", "60"))
 """How long the slow test changes the table."""
 
-SESSIONS, KEYS, LARGE = 4, 60, 3_000
+SESSIONS, KEYS, LARGE, ENDS_MAX = 4, 60, 3_000, 3
 PREPARE = (
     "CREATE TABLE items (id int PRIMARY KEY, n int, doc text)",
     "ALTER TABLE items ALTER doc SET STORAGE EXTERNAL",  # so that a large one is stored outside of its row
@@ -60,18 +60,16 @@ def change(connection: psycopg.Connection[Any], chance: Random) -> None:
     """Make one change of any kind."""
     id, n = chance.randrange(KEYS), chance.randrange(10**6)
     doc = chance.choice("abc") * chance.choice((10, LARGE))
-    statement, values = chance.choices(
-        [
-            ("INSERT INTO items VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", [id, n, doc]),
-            ("UPDATE items SET n = %s WHERE id = %s", [n, id]),
-            ("UPDATE items SET n = %s, doc = %s WHERE id = %s", [n, doc, id]),
-            ("UPDATE items SET id = %s, n = %s WHERE id = %s", [chance.randrange(KEYS), n, id]),
-            ("DELETE FROM items WHERE id = %s", [id]),
-            ("UPDATE items SET n = n + 1", []),
-            ("TRUNCATE items", []),
-        ],
-        [30, 20, 10, 15, 10, 2, 0.3],
-    )[0]
+    kinds: list[tuple[str, list[Any]]] = [
+        ("INSERT INTO items VALUES (%s, %s, %s) ON CONFLICT DO NOTHING", [id, n, doc]),
+        ("UPDATE items SET n = %s WHERE id = %s", [n, id]),
+        ("UPDATE items SET n = %s, doc = %s WHERE id = %s", [n, doc, id]),
+        ("UPDATE items SET id = %s, n = %s WHERE id = %s", [chance.randrange(KEYS), n, id]),
+        ("DELETE FROM items WHERE id = %s", [id]),
+        ("UPDATE items SET n = n + 1", []),
+        ("TRUNCATE items", []),
+    ]
+    ((statement, values),) = chance.choices(kinds, [30, 20, 10, 15, 10, 2, 0.3])
     connection.execute(statement, values)
 
 
@@ -104,9 +102,10 @@ def sessions(dsn: str, number: int = SESSIONS) -> Iterator[None]:
             thread.join()
 
 
+@pytest.mark.long
 def test_a_copied_table_equals_the_table(config: TridentConfig, postgres: str, tmp_path: Path) -> None:
     prepare(postgres)
-    with copying(postgres, tmp_path / "copy.db", 7).start(config) as query:
+    with copying(postgres, f"sqlite:///{tmp_path / 'copy.db'}").start(config) as query:
         query.process_all_available(PATIENCE_SECONDS)
         assert copy_at(tmp_path / "copy.db") == table(postgres)
         chance = Random(1)
@@ -141,7 +140,10 @@ def test_a_copied_table_equals_the_table_over_kills_of_topology_and_database(
                 process.send_signal(signal.SIGKILL)
                 kills += 1
             process.wait()
-    done = subprocess.run([*command, "end"], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    for _ in range(ENDS_MAX):  # on a busy machine, ZooKeeper may take the leadership away
+        done = subprocess.run([*command, "end"], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+        if done.returncode == 0:
+            break
     assert done.returncode == 0, done.stderr[-3000:]
     assert kills
     assert copy_at(tmp_path / "copy.db") == table(dsn)

@@ -29,7 +29,7 @@ def stored_fields(fields: t.StructType) -> t.StructType:
 
 @frozen(kw_only=True)
 class MergeFields:
-    """How a row says what it means.
+    """The fields that describe a change.
 
     Attributes:
         sequence_by: the fields that give the order of changes.
@@ -114,7 +114,7 @@ class Merge:
 
     @property
     def deleted(self) -> list[str]:
-        """The keys without a row of their own afterwards: their rows are gone, or come from another key."""
+        """The keys of rows that are deleted, or replaced by the row of another key."""
         return [key for key, row in self.rows.items() if row is None or row.source not in ("", key)]
 
     @property
@@ -142,7 +142,7 @@ class Merge:
 
 
 def merged(data: pa.Table, columns: Sequence[TypedColumn], keys: Sequence[int], fields: MergeFields) -> Merge:
-    """Return what the rows of a batch do, in their order.
+    """Return the effect of a batch of changes.
 
     Raises:
         UnfitError: a column can't hold a value.

@@ -72,7 +72,7 @@ class SQLSink(RowsSink["Prepared"], TableSink):
         self._keys = names_of(keys)
         if (mode != "append") != bool(self._keys):
             raise TopologyError(
-                "mode='upsert' or 'merge' needs keys=, the fields by which rows replace each other, and 'append' has none"
+                "mode='upsert' or 'merge' needs keys=, the fields by which rows replace each other, 'append' has none"
             )
         if mode != "merge" and (sequence_by or deletes):
             raise TopologyError("sequence_by= and deletes= are for mode='merge' only")

@@ -215,7 +215,7 @@ class RowsWriter(FencedTable):
                     self._database.write(connection, table.insert, bound)
 
     def _write_merged(self, connection: Connection, table: RowsTable, merge: Merge) -> None:
-        """Write what the changes do. Rows that keep values and change their key move away first, so that it is free."""
+        """Write changes. Rows that keep values and get another key move away first, so that each key is free."""
         if merge.empties:
             connection.execute(table.empty)
         moved = {key: f"~moved {key}" for key, row in merge.partial if row.source != key}

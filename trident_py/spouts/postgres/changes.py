@@ -31,7 +31,7 @@ class Position:
         """Return the position that `str` has written.
 
         Raises:
-            SpoutError: it is none.
+            SpoutError: it is not one.
         """
         found = _POSITION.fullmatch(text)
         if found is None:
@@ -97,7 +97,7 @@ class Cutter:
     """Divides changes into batches of whole transactions. A transaction that is too large is a series of batches.
 
     Attributes:
-        changes: what is divided.
+        changes: the changes to divide.
         bytes_max: a batch ends with the change that reaches so many bytes.
     """
 

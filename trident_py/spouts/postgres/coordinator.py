@@ -312,7 +312,7 @@ class ChangesCoordinator(CursorCoordinator[Batch]):
 
 @define
 class _Work:
-    """What a process knows besides the positions.
+    """The knowledge of a process, next to the positions.
 
     Attributes:
         rest: the pauses between looks.

@@ -78,7 +78,7 @@ class Look:
         flushed: the position up to which the log is durable.
         confirmed: the position up to which the slot was advanced; None: there is no such slot.
         is_lost: whether the server has removed the log that the slot needs.
-        identity: of the publication; None: there is none.
+        identity: of the publication; None: it does not exist.
     """
 
     flushed: int

@@ -79,8 +79,8 @@ class RowChange:
         op: ``insert``, ``update`` or ``delete``.
         relation: the id of its table.
         new: the values afterwards; None: the row was deleted.
-        old: the values before, as far as they are logged: those of the key, or all with ``REPLICA IDENTITY FULL``. The
-            others are None. None: nothing is logged, so the key is unchanged.
+        old: the values before, as far as they are logged: those of the key, or all with ``REPLICA IDENTITY FULL``; else
+            NULL. None: nothing is logged, so the key is unchanged.
         is_full: whether ``old`` has all values.
     """
 

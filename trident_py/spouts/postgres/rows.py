@@ -64,7 +64,7 @@ class SourceTable:
 
 @frozen(kw_only=True)
 class TextRow:
-    """A row whose values are texts.
+    """A row with values as texts.
 
     Attributes:
         table: schema and name.

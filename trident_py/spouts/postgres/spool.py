@@ -91,7 +91,7 @@ class SpoolFile:
         self._writer = pq.ParquetWriter(self._path, self.schema)
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, as a group of their own."""
+        """Add rows, as a new group."""
         if rows.num_rows:
             self._writer.write_table(rows)
             self.rows += rows.num_rows

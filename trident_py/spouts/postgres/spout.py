@@ -41,12 +41,15 @@ class PostgresChangesSpout(ITridentSpout[Batch]):
     is larger than a batch is divided. The slot keeps the log until a batch is committed, so a replay reads the same
     changes again, and the spout is exact.
 
-    Fields: ``_op string`` (``snapshot``, ``insert``, ``update``, ``delete`` or ``truncate``), ``_table string`` if
-    there are several tables, the columns, ``_old struct`` with the values before, as far as they are logged: those of a
-    changed key, or all with ``REPLICA IDENTITY FULL``; ``_unchanged array<string>``, the columns whose large values an
-    update left as they are, which aren't logged; ``_lsn bigint`` and ``_n bigint``, the position of the commit and the
-    number within the transaction. A deleted row has its key in the columns. A column that no type of Spark's holds,
-    such as ``numeric`` without precision, an array or a range, is a string.
+    Fields: ``_op string``, ``_table string`` if there are several tables, the columns, ``_old struct``, ``_unchanged
+    array<string>``, ``_lsn bigint``, ``_n bigint``.
+
+    - ``_op`` is ``snapshot``, ``insert``, ``update``, ``delete`` or ``truncate``.
+    - The columns have the values afterwards; a deleted row has its key. Columns of other types, such as arrays and
+      ``numeric`` without precision, are strings.
+    - ``_old`` has the values before, as far as they are logged: a changed key, or all with ``REPLICA IDENTITY FULL``.
+    - ``_unchanged`` names the columns with large values that the update left as they were. These aren't logged.
+    - ``_lsn`` is the position of the commit, and ``_n`` the number of the change within the transaction.
 
     Args:
         dsn: libpq's ``"host=… dbname=…"`` or ``"postgresql://…"``; never printed. The server must be PostgreSQL 15 or

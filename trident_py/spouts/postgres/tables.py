@@ -47,7 +47,7 @@ class PublishedTable:
     Attributes:
         names: the columns that are published.
         filter: the condition of the rows that are published, in SQL; None: all rows.
-        is_plain: whether it has rows of its own; else it is a table whose rows are in partitions.
+        is_plain: whether it has rows itself; else they are in its partitions.
         identity: tells the table, and its membership in the publication, from later ones of the same name.
         has_key: whether updates and deletes say which row they change.
     """
@@ -72,7 +72,7 @@ class Publication:
 
     Attributes:
         id: its OID.
-        operations: what it publishes, as ``insert, update``.
+        operations: the published ones, as ``insert, update``.
         changes_rows: whether it publishes updates or deletes.
     """
 
@@ -83,7 +83,7 @@ class Publication:
 
     @property
     def identity(self) -> dict[str, Json]:
-        """What must stay as it is: else changes may be missing in the log."""
+        """The facts that must not change: else changes may be missing in the log."""
         return {
             "publication": str(self.id),
             "operations": self.operations,
@@ -92,7 +92,7 @@ class Publication:
 
 
 def publication_of(connection: Connection, name: str) -> Publication | None:
-    """Return the publication; None: there is none of this name."""
+    """Return the publication; None: it does not exist."""
     found = connection.execute(_PUBLICATION, [name]).fetchone()
     if found is None:
         return None
@@ -130,7 +130,7 @@ def publication_named(connection: Connection, name: str) -> Publication:
 
 
 def check_server(connection: Connection) -> None:
-    """Check that the server writes what logical replication needs.
+    """Check that the server logs changes of rows.
 
     Raises:
         TopologyError: it doesn't.
@@ -184,7 +184,7 @@ def _field(column: FoundColumn, as_text: Sequence[str]) -> t.StructField:
 
 
 def differences(stored: dict[str, Json], found: dict[str, Json]) -> list[str]:
-    """Return what has changed between two identities, for people."""
+    """Return the differences between two identities, for people."""
     return [
         f"{name} was {'added' if name not in stored else 'removed' if name not in found else 'replaced or altered'}"
         for name in sorted(stored.keys() | found.keys())

@@ -93,7 +93,7 @@ def write(sink: SQLSink, txid: int, rows: list[tuple[Any, ...]]) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_the_table_is_as_if_each_change_had_been_made(data: st.DataObject) -> None:
     with TemporaryDirectory() as directory:
         path, table = Path(directory, "copy.db"), Table()

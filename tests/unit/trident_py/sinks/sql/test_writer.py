@@ -216,7 +216,7 @@ def test_a_table_of_another_topology_or_other_fields_or_an_older_life_is_refused
         ("oracle://x", {}, "begins with sqlite:///"),
         ("sqlite://words.db", {}, "is a file"),
         ("sqlite:///:memory:", {}, "is a file"),
-        ("sqlite:///w.db", {"mode": "merge"}, "'append', 'upsert' or 'merge'"),
+        ("sqlite:///w.db", {"mode": "replace"}, "'append', 'upsert' or 'merge'"),
         ("sqlite:///w.db", {"mode": "upsert"}, "needs keys="),
         ("sqlite:///w.db", {"keys": "id"}, "needs keys="),
         ("sqlite:///w.db", {"mode": "upsert", "keys": 5}, "a name or a list of names"),
