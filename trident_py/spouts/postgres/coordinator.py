@@ -38,7 +38,7 @@ RELEASED_BYTES_MIN = 1 << 20
 IDLE_BYTES = 16 << 20
 """If the log has grown by so many bytes without a change of the tables, an empty batch moves the position."""
 
-PORTIONS = 20
+PORTIONS = 2
 """The number of portions of the snapshot that are written between two answers to the driver."""
 
 

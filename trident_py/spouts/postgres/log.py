@@ -32,8 +32,8 @@ from trident_py.states.sql.postgres_client import Target, explained
 from trident_py.states.sql.postgres_database import PostgresDatabase
 from trident_py.states.sql.table import placed
 
-PORTION = 1_000
-"""The number of messages, or of rows of a snapshot, that are held in memory at once."""
+PORTION, SNAPSHOT_PORTION = 1_000, 10_000
+"""The number of messages, and of rows of a snapshot, that are read at once."""
 
 HELD_SECONDS, LOOK_SECONDS = 10.0, 0.02
 """How long to wait for a slot that another process uses, and how often to look."""
@@ -61,7 +61,9 @@ WHERE slot_name = %(slot)s AND confirmed_flush_lsn < %(lsn)s::pg_lsn"""
 _DROP = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
 _END_ZOMBIE = """
 SELECT pg_terminate_backend(pid) FROM pg_replication_slots JOIN pg_stat_activity ON pid = active_pid
-WHERE slot_name = %s AND starts_with(application_name, %s) AND application_name <> %s"""
+WHERE slot_name = %s AND starts_with(application_name, %s) AND application_name <> %s
+AND clock_timestamp() - query_start > interval '1 second'"""
+"""A program that only looks, as `trident try` does, has the slot for less time."""
 
 _ALTERED = (
     "the tables of the publication were altered after the spout was declared; to fix this: start the topology again"
@@ -199,7 +201,7 @@ class PostgresLog(ChangeLog):
                     portion: list[Sequence[str | None]] = []
                     for row in copy.rows():
                         portion.append(row)
-                        if len(portion) == PORTION:
+                        if len(portion) == SNAPSHOT_PORTION:
                             yield table.shown, portion
                             portion = []
                     yield table.shown, portion

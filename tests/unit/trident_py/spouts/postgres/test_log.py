@@ -39,7 +39,7 @@ def log(postgres: str, connection: psycopg.Connection) -> Iterator[PostgresLog]:
 def test_a_log_is_read_in_portions_again_and_again_until_it_is_released(
     log: PostgresLog, connection: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PORTION", 2)
+    monkeypatch.setattr(module, "SNAPSHOT_PORTION", 2)
     connection.execute("INSERT INTO t SELECT generate_series(1, 5)")
     snapshot = log.create("log_1", layout_of(log.target, "p", ()))
     connection.execute("INSERT INTO t SELECT generate_series(6, 9)")
