@@ -188,8 +188,9 @@ FLOORS = """
     participants
     windows
     spouts.postgres
-    states.redis spouts.redis spouts.nats spouts.delta spouts.sql spouts.kafka sinks.delta sinks.iceberg sinks.kafka
-    sinks.tables
+    states.redis spouts.redis spouts.nats spouts.http spouts.delta spouts.sql spouts.kafka
+    sinks.delta sinks.iceberg sinks.kafka
+    sinks.tables spouts.spool
     operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
     interfaces rows
     errors _lazy

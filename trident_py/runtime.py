@@ -346,7 +346,7 @@ class _Leadership:
 
     def _halves(self, plan: SpoutPlan) -> tuple[TridentSpoutCoordinator, TridentSpoutExecutor]:
         process, tx_id, spout = self.process, plan.tx_id, plan.spout
-        context = TopologyContext(process.name, tx_id, None, process.metrics)
+        context = TopologyContext(process.name, tx_id, None, process.metrics, epoch=self.store.epoch)
         emitting = evolve(context, spark=process.engine.session, parallelism=process.engine.parallelism)
         defining = emitting if spout.coordinator_needs_spark else context
         coordinator = spout.get_coordinator(tx_id, process.config, defining)

@@ -348,7 +348,7 @@ def _started(
     name, planned = graph.topology, plan(graph)
     program = cache(lambda: this_program(code, diagram(graph)))
     told = listening(name, [*listeners, *installed_listeners(name)])
-    with served(name, config, program) as page:
+    with served(name, config, program, [each.spout for each in planned.spouts]) as page:
         told = page.listening(recorded(told, config.history_place, name, program))
         query = start_topology(
             name,

@@ -35,6 +35,7 @@ CHECKS: dict[str, Callable[[Path], Report]] = {
     "RedisStreamsSpout": spouts.redis_streams,
     "NATSSpout": spouts.nats,
     "PostgresChangesSpout": spouts.postgres_changes,
+    "HttpSpout": spouts.http,
     "DeltaSpout": spouts.delta,
     "KafkaSpout": spouts.kafka,
 }

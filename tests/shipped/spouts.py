@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,12 +14,14 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
+from attrs import evolve
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from deltalake import write_deltalake
 from redis import Redis
 
 from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import Json
 from tests.shipped.servers import broker_in, nats_in, postgres_in, redis_in
 from tests.unit.trident_py.spouts.collecting import ListCollector
 from tests.unit.trident_py.spouts.test_data_source import ROWS as NUMBERS
@@ -28,6 +32,7 @@ from trident_py import (
     DeltaSpout,
     FileSpout,
     FixedBatchSpout,
+    HttpSpout,
     KafkaSpout,
     NATSSpout,
     PostgresChangesSpout,
@@ -38,9 +43,14 @@ from trident_py import (
     TridentCollector,
     TridentConfig,
 )
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
 from trident_py.spark.session import topology_session
 from trident_py.spouts.postgres.coordinator import Batch
 from trident_py.spouts.postgres.spout import ChangesEmitter
+from trident_py.spouts.http.spout import received_of
+from trident_py.spouts.spool.batches import SpoolCoordinator
+from trident_py.spouts.spool.log import Position
 from trident_py.testing import Report, check_spout
 
 ROWS = [(f"line {number}",) for number in range(12)]
@@ -158,6 +168,37 @@ def postgres_changes(directory: Path) -> Report:
         connection.execute("INSERT INTO lines SELECT n, 'line ' || n FROM generate_series(0, 11) AS n")
         expected = [("snapshot", number, line) for number, (line,) in enumerate(ROWS)]
         return check_spout(lambda: Lines(dsn, directory / "spool"), lambda: expected)
+
+
+class FilledSpout(HttpSpout):
+    """An `HttpSpout` that has received rows before its topology starts for the first time."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("lines", "line string", directory=directory, max_bytes_per_batch=1_000)
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> SpoolCoordinator:
+        made = super().get_coordinator(tx_state_id, conf, context)
+        return FilledCoordinator(spool=made.spool, lag_name=made.lag_name, bytes_max=made.bytes_max)
+
+
+class FilledCoordinator(SpoolCoordinator):
+    """Fills its spool when there is no position."""
+
+    def restore(self, cursors: Mapping[str, Json]) -> None:
+        if not cursors:
+            shutil.rmtree(self.spool.files.place, ignore_errors=True)
+            sender = evolve(self.spool, epoch=0)
+            sender.open(None, Position())
+            sender.accept()
+            for row in ROWS:
+                sender.offer(received_of(pa.table({"line": row}), row[0], row[0].encode()))
+            sender.close()
+        super().restore(cursors)
+
+
+def http(directory: Path) -> Report:
+    """Rows of requests."""
+    return check_spout(lambda: FilledSpout(directory), lambda: ROWS)
 
 
 def delta(directory: Path) -> Report:

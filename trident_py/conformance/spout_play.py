@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 from pyspark.sql import SparkSession
 
 from coordinators.batches.spout_coordinator import Ask, TridentSpoutCoordinator
@@ -63,13 +63,13 @@ class SpoutSubject(Subject):
     def __init__(self, make_spout: Callable[[], AnySpout], spark: SparkSession | None) -> None:
         self._make, self._spark = make_spout, spark
 
-    def make(self, defined: Mapping[str, Json], resolved: Mapping[str, Json], upto: int) -> None:
+    def make(self, defined: Mapping[str, Json], resolved: Mapping[str, Json], upto: int, epoch: int) -> None:
         """Make the spout, with the stored positions."""
         config, metrics = TridentConfig(), Metrics()
         given = self._make()
         spout = as_trident_spout(given)
-        emitting = TopologyContext("conformance", "spout", self._spark, metrics)
-        defining = emitting if spout.coordinator_needs_spark else TopologyContext("conformance", "spout", None, metrics)
+        emitting = TopologyContext("conformance", "spout", self._spark, metrics, epoch=epoch)
+        defining = emitting if spout.coordinator_needs_spark else evolve(emitting, spark=None)
         coordinator = spout.get_coordinator("spout", config, defining)
         emitter = spout.get_emitter("spout", config, emitting)
         exact = spout.replay is Replay.EXACT
@@ -136,6 +136,7 @@ class Stored:
     attempts: Counter[int] = field(factory=Counter)
     committed: dict[int, Batch] = field(factory=dict)
     succeeded: int = 0
+    epoch: int = 0
 
 
 @define(eq=False)
@@ -184,7 +185,9 @@ class SpoutPlay(Play):
             child = self.new_child()
             stored = self.stored
             last = max(stored.committed, default=0)
-            answer = self.call(child, "a new leader makes the spout", "make", stored.defined, stored.resolved, last)
+            stored.epoch += 1
+            positions = (stored.defined, stored.resolved, last, stored.epoch)
+            answer = self.call(child, "a new leader makes the spout", "make", *positions)
             if not answer.error:
                 self.leader = child
                 self._succeed(child)

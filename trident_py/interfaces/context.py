@@ -44,6 +44,7 @@ class TopologyContext:
         tx_state_id: the ``tx_id`` given to ``new_stream``.
         metrics: counters for user code.
         parallelism: the number of tasks that run at once, and so of splits into which an emitter should cut a batch.
+        epoch: the number of the leadership; each is greater than those before.
     """
 
     topology: str
@@ -51,6 +52,7 @@ class TopologyContext:
     _spark: SparkSession | Callable[[], SparkSession] | None = None
     metrics: Metrics = field(factory=Metrics)
     parallelism: int = 1
+    epoch: int = field(default=1, kw_only=True)
 
     @property
     def spark(self) -> SparkSession | None:

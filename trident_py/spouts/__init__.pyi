@@ -22,6 +22,7 @@ from trident_py.spouts.feeder import FeederBatchSpout as FeederBatchSpout
 from trident_py.spouts.feeder import FeederCommitterBatchSpout as FeederCommitterBatchSpout
 from trident_py.spouts.files.files import FileSpout as FileSpout
 from trident_py.spouts.fixed import FixedBatchSpout as FixedBatchSpout
+from trident_py.spouts.http.spout import HttpSpout as HttpSpout
 from trident_py.spouts.kafka.kafka import KafkaSpout as KafkaSpout
 from trident_py.spouts.nats.spout import NATSSpout as NATSSpout
 from trident_py.spouts.postgres.spout import PostgresChangesSpout as PostgresChangesSpout

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinators.values.secret import Secret
-from trident_py.web.bodies import BODY_BYTES_MAX
+from trident_py.web.bodies import bytes_max_of
 from trident_py.web.signatures import SignedHeader, SignedRequests
 
 PATH_BYTES_MAX = 8 * 1024
@@ -110,9 +110,9 @@ class Access:
             raise HTTPException(414, f"a path with its query has at most {PATH_BYTES_MAX:,} bytes")
         self._check_host(headers.get("host", ""))
         length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > BODY_BYTES_MAX:
-            raise HTTPException(413, f"a body has at most {BODY_BYTES_MAX:,} bytes")
         path = scope["path"]
+        if length.isdigit() and int(length) > (bytes_max := bytes_max_of(path)):
+            raise HTTPException(413, f"a body has at most {bytes_max:,} bytes")
         is_open = any(path == each or (each.endswith("/") and path.startswith(each)) for each in self.open_paths)
         if scope["method"] not in READING:
             self._check_origin(headers, needs_bearer=not (is_open or is_signed))

@@ -29,9 +29,10 @@ from coordinators.values.errors import ConfigError, TridentError
 from trident_py.errors import RequestError, UnknownFunctionError
 from trident_py.history.database import NoHistoryError
 from trident_py.history.transactions import TransactionHistory
+from trident_py.interfaces.ingest import IngestRequest
 from trident_py.telemetry.prometheus import CONTENT_TYPE
 from trident_py.web.access import Access
-from trident_py.web.bodies import BODY_BYTES_MAX, UNKNOWN_BODY_BYTES_MAX, read_body
+from trident_py.web.bodies import BODY_BYTES_MAX, INGEST_BYTES_MAX, INGEST_PATH, UNKNOWN_BODY_BYTES_MAX, read_body
 from trident_py.web.facts import Snapshot
 from trident_py.web.left_out import RowsLeftOut
 from trident_py.web.shown import ShownTopology
@@ -48,6 +49,8 @@ LOOK_SECONDS = 0.5
 
 WATCHERS_MAX = 20
 REQUESTS_MAX = 32
+INGESTS_MAX = 64
+STORING_THREADS = 32
 REQUEST_SECONDS = 60.0
 WISH_SECONDS = 10.0
 LISTED_MAX = 1_000
@@ -70,16 +73,20 @@ class Page:
     left_out: RowsLeftOut
     is_closing: bool = field(default=False, init=False)
     _looking: ThreadPoolExecutor = field(init=False)  # one thread, as databases are used by one
+    _storing: ThreadPoolExecutor = field(init=False)  # several, as requests that wait share a flush to the disk
     _watchers: int = field(default=0, init=False)
     _requests: int = field(default=0, init=False)
+    _ingests: int = field(default=0, init=False)
     _last: tuple[float, Snapshot] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._looking = ThreadPoolExecutor(1, f"trident-{self.shown.name}-page")
+        self._storing = ThreadPoolExecutor(STORING_THREADS, f"trident-{self.shown.name}-ingest")
 
     def close(self) -> None:
         """Stop reading the topology."""
         self._looking.shutdown(wait=False)
+        self._storing.shutdown(wait=False)
 
     @property
     def is_watched(self) -> bool:
@@ -102,6 +109,7 @@ class Page:
                 Route("/nonce", self.nonce),
                 Route("/wishes", self.wish, methods=["POST"]),
                 Route("/metrics", self.metrics),
+                Route(INGEST_PATH + "{stream}", self.ingest, methods=["POST"]),
                 Route("/drpc/{function}", self.answer, methods=["GET", "POST"]),
                 Route("/drpc/{function}/{args:text}", self.answer, methods=["GET", "POST"]),
                 Mount("/static", StaticFiles(directory=STATIC)),
@@ -220,13 +228,8 @@ class Page:
         """Answer a request as Storm's DRPC servers do: with the rows of the answer, as JSON."""
         function = request.path_params["function"]
         args = request.path_params.get("args", "") if request.method == "GET" else await _text(request)
-        if leader := await run_in_threadpool(self.shown.elsewhere):
-            if not leader.address:
-                return _error(
-                    503, f"{leader} leads the topology, and answers no requests: it runs without --serve", retry=True
-                )
-            path = quote(request.scope["path"], safe="/")
-            return RedirectResponse(f"{leader.address}{path}", status_code=307)
+        if other := await self._elsewhere(request):
+            return other
         if self._requests >= REQUESTS_MAX:
             return _error(503, f"{REQUESTS_MAX} requests are running; try again", retry=True)
         self._requests += 1
@@ -238,6 +241,38 @@ class Page:
         if answer.txid is not None:
             headers["Trident-Txid"] = str(answer.txid)
         return _Json(answer.rows, headers=headers)
+
+    async def ingest(self, request: Request) -> Response:
+        """Store rows for a stream, and answer once they are on the disk."""
+        if other := await self._elsewhere(request):
+            return other
+        if self._ingests >= INGESTS_MAX:
+            return _error(503, f"{INGESTS_MAX} requests are running; try again", retry=True)
+        self._ingests += 1
+        try:
+            given = IngestRequest(
+                request.headers.get("content-type", ""),
+                await read_body(request.receive, INGEST_BYTES_MAX),
+                request.headers.get("idempotency-key"),
+            )
+            store = partial(self.shown.ingest, request.path_params["stream"], given)
+            answer = await asyncio.get_running_loop().run_in_executor(self._storing, store)
+        finally:
+            self._ingests -= 1
+        headers = None if answer.retry_seconds is None else {"Retry-After": str(answer.retry_seconds)}
+        return _Json(answer.facts, answer.status, headers)
+
+    async def _elsewhere(self, request: Request) -> Response | None:
+        """Return the answer that names the leader, if another process leads."""
+        leader = await run_in_threadpool(self.shown.elsewhere)
+        if leader is None:
+            return None
+        if not leader.address:
+            return _error(
+                503, f"{leader} leads the topology, and answers no requests: it runs without --serve", retry=True
+            )
+        path = quote(request.scope["path"], safe="/")
+        return RedirectResponse(f"{leader.address}{path}", status_code=307)
 
 
 class _Events(StreamingResponse):

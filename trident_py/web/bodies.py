@@ -8,11 +8,20 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive
 
 BODY_BYTES_MAX = 1024 * 1024
+INGEST_PATH = "/ingest/"
+INGEST_BYTES_MAX = 8 * 1024 * 1024
+"""The limit of a body with rows."""
+
 UNKNOWN_BODY_BYTES_MAX = 128 * 1024
 """The limit for a request whose client is only known to have the token once its body was read."""
 
 BODY_SECONDS = 10.0
 """Seconds for a body to arrive."""
+
+
+def bytes_max_of(path: str) -> int:
+    """Return the limit of the body of a request with the token."""
+    return INGEST_BYTES_MAX if path.startswith(INGEST_PATH) else BODY_BYTES_MAX
 
 
 async def read_body(receive: Receive, bytes_max: int) -> bytes:

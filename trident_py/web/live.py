@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from operator import attrgetter
 
 from attrs import define, evolve, field
 
-from coordinators.record.wishes import Wish
+from coordinators.record.wishes import Hold, Wish
 from coordinators.status.candidate import Leader
 from coordinators.status.listener import EndedEvent, TopologyEvent
 from coordinators.status.status import TopologyStatus
@@ -26,6 +26,7 @@ from trident_py.history.entries import AttemptEntry, Entries, LeadershipEntry, P
 from trident_py.history.topology import TopologyHistory
 from trident_py.history.transactions import TransactionHistory, transactions
 from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.ingest import RETRY_SECONDS, IngestAnswer, Ingesting, IngestRequest
 from trident_py.query import TridentQuery
 from trident_py.telemetry.prometheus import PrometheusListener
 from trident_py.web.facts import Snapshot, status_facts
@@ -101,6 +102,7 @@ class LiveTopology:
         config: names the history, which has the time before this start.
         program: the program that runs the topology, with its plan.
         at_end: called when it has ended, after everything else.
+        ingesting: by stream, the spouts that receive requests.
         query: the running topology; None during its start.
     """
 
@@ -108,6 +110,7 @@ class LiveTopology:
     config: TridentConfig
     program: Program
     at_end: Callable[[], None]
+    ingesting: Mapping[str, Ingesting] = field(factory=dict)
     query: TridentQuery | None = field(default=None, init=False)
     _recent: RecentTransactions = field(init=False)
     _prometheus: PrometheusListener = field(init=False)
@@ -173,6 +176,17 @@ class LiveTopology:
     def elsewhere(self) -> Leader | None:
         """Return the process that leads while this one is a standby."""
         return self.query.rival if self.query else None
+
+    def ingest(self, stream: str, request: IngestRequest) -> IngestAnswer:
+        """Let the spout of ``stream`` store rows, unless the topology is paused."""
+        spout = self.ingesting.get(stream)
+        if spout is None:
+            known = ", ".join(map(repr, self.ingesting)) or "none"
+            return IngestAnswer(404, {"error": f"no spout receives the stream {stream!r}; there are: {known}"})
+        status = self._started.status
+        if status.is_paused or status.standing.hold is not Hold.NOTHING:
+            return IngestAnswer(429, {"error": f"topology {self.name!r} is paused"}, RETRY_SECONDS)
+        return spout.ingest(request)
 
     def answer(self, function: str, args: str, seconds: float) -> RequestAnswer:
         """Answer a request, which reads the states between two commits."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from trident_py.engine.monitoring.listeners import Listeners
-from trident_py.errors import ConfigError
+from trident_py.errors import ConfigError, TopologyError
 from trident_py.history.recorder import MakeProgram
 from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.ingest import Ingesting
 from trident_py.query import TridentQuery
 
 if TYPE_CHECKING:
@@ -46,12 +47,20 @@ class Serving:
 
 
 @contextmanager
-def served(name: str, config: TridentConfig, program: MakeProgram) -> Iterator[Serving]:
+def served(name: str, config: TridentConfig, program: MakeProgram, spouts: Sequence[object] = ()) -> Iterator[Serving]:
     """Serve the page of a topology as ``config`` says; it closes if the block raises, else when the topology has ended.
+
+    Args:
+        name: of the topology.
+        config: names the address.
+        program: the program that runs it.
+        spouts: its spouts; some may receive requests.
 
     Raises:
         ConfigError: a library isn't installed, the address is in use, or the certificate can't be used.
+        TopologyError: two spouts receive the same stream.
     """
+    receiving = ingesting(spouts)
     if config.serve is None:
         yield Serving()
         return
@@ -62,7 +71,7 @@ def served(name: str, config: TridentConfig, program: MakeProgram) -> Iterator[S
     from trident_py.web.server import PageServer
     from trident_py.web.token import token_at
 
-    topology = LiveTopology(name, config, program(), lambda: server.close())
+    topology = LiveTopology(name, config, program(), lambda: server.close(), receiving)
     server = PageServer(Page(topology, RowsLeftOut(name, config)), config, token_at(config.state_dir))
     server.open()
     try:
@@ -70,6 +79,21 @@ def served(name: str, config: TridentConfig, program: MakeProgram) -> Iterator[S
     except BaseException:
         server.close()
         raise
+
+
+def ingesting(spouts: Sequence[object]) -> Mapping[str, Ingesting]:
+    """Return the spouts that receive requests, by stream.
+
+    Raises:
+        TopologyError: two of them receive the same stream.
+    """
+    found: dict[str, Ingesting] = {}
+    for spout in spouts:
+        if isinstance(spout, Ingesting):
+            if spout.stream in found:
+                raise TopologyError(f"two spouts receive the stream {spout.stream!r}; give one of them another name")
+            found[spout.stream] = spout
+    return found
 
 
 def ensure_installed() -> None:

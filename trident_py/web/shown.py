@@ -10,6 +10,7 @@ from coordinators.status.candidate import Leader
 from coordinators.values.canonical import Json
 from trident_py.engine.ports.requests import RequestAnswer
 from trident_py.history.transactions import TransactionHistory
+from trident_py.interfaces.ingest import IngestAnswer, IngestRequest
 from trident_py.web.facts import Snapshot
 from trident_py.wishing import WishAnswer
 
@@ -56,6 +57,10 @@ class ShownTopology(Protocol):
 
     def elsewhere(self) -> Leader | None:
         """Return another process that leads the topology; None if this one leads, or no process does."""
+        ...
+
+    def ingest(self, stream: str, request: IngestRequest) -> IngestAnswer:
+        """Store rows that were sent to a stream; return the answer."""
         ...
 
     def answer(self, function: str, args: str, seconds: float) -> RequestAnswer:

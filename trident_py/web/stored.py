@@ -19,6 +19,7 @@ from trident_py.errors import TridentError
 from trident_py.history.entries import LeadershipEntry
 from trident_py.history.topology import TopologyHistory
 from trident_py.history.transactions import TransactionHistory
+from trident_py.interfaces.ingest import RETRY_SECONDS, IngestAnswer, IngestRequest
 from trident_py.web.facts import Snapshot, status_facts, wait_facts
 from trident_py.web.shown import TRANSACTIONS_SHOWN
 from trident_py.wishing import WishAnswer, answer_to
@@ -101,6 +102,10 @@ class StoredTopology:
     def elsewhere(self) -> Leader | None:
         """Return the process that leads it."""
         return self.coordination.describe(self.name).leader if self.coordination else None
+
+    def ingest(self, stream: str, request: IngestRequest) -> IngestAnswer:
+        """Refuse rows, since no process runs the topology."""
+        return IngestAnswer(503, {"error": f"no process leads topology {self.name!r}"}, RETRY_SECONDS)
 
     def answer(self, function: str, args: str, seconds: float) -> RequestAnswer:
         """Refuse the request, since this process doesn't have the topology's states.

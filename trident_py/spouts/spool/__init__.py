@@ -1,0 +1,1 @@
+"""Received records in append-only files, for sources that can't be read again."""
