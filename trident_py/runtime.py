@@ -57,6 +57,7 @@ from trident_py.engine.threads.workers import Workers
 from trident_py.engine.wiring.assembly import (
     assembled,
     check_fed,
+    ensure_recoverable,
     ensure_stores,
     is_passing,
     partial_commit_of,
@@ -134,6 +135,8 @@ def start_topology(
         for warning in warnings(engine.plan.graph):
             log.warning("%s", warning)
         if standby:
+            if name in coordination.topologies() and (record := coordination.describe(name).record):
+                ensure_recoverable(plan, config, record)
             engine.warm_up()
         steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
         process = _Process.of(engine, config, coordination, listeners, address)

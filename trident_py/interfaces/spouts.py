@@ -174,6 +174,18 @@ class ITridentSpout(RowSource, ABC, Generic[M]):
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Emitter[M]:
         """Make the half that emits the rows; called once per run."""
 
+    def ensure_recoverable(self, cursors: Mapping[str, Json], conf: TridentConfig, context: TopologyContext) -> None:
+        """Check that this process could take over; called when a standby starts.
+
+        Args:
+            cursors: the stored positions of a `CursorCoordinator`.
+            conf: the settings of this process.
+            context: names the topology and the spout.
+
+        Raises:
+            SpoutError: it couldn't, because it doesn't reach data that only the present leader reaches.
+        """
+
 
 class ICommitterTridentSpout(ITridentSpout[M]):
     """A spout with an emitter that also takes part in the commit phase, by a ``commit(attempt)`` method."""

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from coordinators.record.record import CoordinatorRecord
+from coordinators.values.cursors import Cursors
 from coordinators.values.settings import LeadershipSettings
 from trident_py.engine.plane.commit_lane import partial_commit_txid
 from trident_py.engine.plane.work import BranchShape, SpoutShape, TopologyShape
@@ -22,6 +23,7 @@ from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
 from trident_py.graph.timed_state import TimedParticipant
 from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import ITridentSpout, Replay
 from trident_py.interfaces.states import State
 from trident_py.participants.context import ParticipantContext
@@ -45,6 +47,18 @@ def ensure_stores(graph: Graph) -> None:
         if output and output.factory:
             with graph.declaring(f"state {output.name!r}", output.name):
                 output.factory.ensure_usable()
+
+
+def ensure_recoverable(planned: Plan, config: TridentConfig, record: CoordinatorRecord) -> None:
+    """Check that a standby could take over the spouts.
+
+    Raises:
+        SpoutError: it couldn't.
+    """
+    for each in planned.spouts:
+        cursors = record.cursors.get(each.tx_id, Cursors())
+        context = TopologyContext(planned.graph.topology, each.tx_id)
+        each.spout.ensure_recoverable(dict(cursors.items()), config, context)
 
 
 def assembled(planned: Plan, context: ParticipantContext) -> tuple[list[Participant], dict[str, State]]:

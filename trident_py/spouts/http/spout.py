@@ -21,7 +21,13 @@ from trident_py.interfaces.spouts import ITridentSpout
 from trident_py.rows.schema import schema_of, shown
 from trident_py.sinks.files.local_path import local_path
 from trident_py.spouts.http.bodies import BadBodyError, BodyReader
-from trident_py.spouts.spool.batches import SpoolBatch, SpoolCoordinator, SpoolEmitter
+from trident_py.spouts.spool.batches import (
+    SpoolBatch,
+    SpoolCoordinator,
+    SpoolEmitter,
+    ensure_same_spool,
+    spool_directory,
+)
 from trident_py.spouts.spool.files import SpoolDirectory
 from trident_py.spouts.spool.records import Received, Record
 from trident_py.spouts.spool.spool import (
@@ -95,14 +101,20 @@ class HttpSpout(ITridentSpout[SpoolBatch]):
                 "or run it with --serve",
                 *(context.topology, tx_state_id),
             )
-        place = (self._directory or conf.state_dir) / f"{context.topology}-spool"
         self._spool = Spool(
             where=f"topology {context.topology!r}, spout {tx_state_id!r}",
-            files=SpoolDirectory(place / f"stream={self.stream}"),
+            files=self._files(conf, context),
             epoch=context.epoch,
             limits=self._limits,
         )
         return SpoolCoordinator(spool=self._spool, lag_name=self.stream, bytes_max=self._batch_bytes)
+
+    def ensure_recoverable(self, cursors: Mapping[str, Json], conf: TridentConfig, context: TopologyContext) -> None:
+        """Check that the spool of the leader is here."""
+        ensure_same_spool(self._files(conf, context), cursors, context)
+
+    def _files(self, conf: TridentConfig, context: TopologyContext) -> SpoolDirectory:
+        return spool_directory(self._directory, f"stream={self.stream}", conf, context.topology)
 
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> SpoolEmitter:
         if self._spool is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, TypedDict
 
 import pyarrow as pa
@@ -15,10 +16,13 @@ from coordinators.values.batch_coordinator import CursorCoordinator
 from coordinators.values.canonical import Json
 from trident_py.errors import FailedException, SpoutError
 from trident_py.interfaces.collector import TridentCollector
+from trident_py.interfaces.config import TridentConfig
+from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter
+from trident_py.spouts.spool.files import SpoolDirectory
 from trident_py.spouts.spool.log import Position, SpoolRange, end_of
 from trident_py.spouts.spool.records import DamagedSpoolError, Record, range_hash, read_range
-from trident_py.spouts.spool.spool import Spool
+from trident_py.spouts.spool.spool import Spool, check_identity
 
 
 class SpoolBatch(TypedDict):
@@ -97,6 +101,21 @@ class SpoolCoordinator(CursorCoordinator[SpoolBatch]):
             if self._token is not None:
                 self.spool.accept()
         return self._found
+
+
+def spool_directory(directory: Path | None, name: str, conf: TridentConfig, topology: str) -> SpoolDirectory:
+    """Return the files of the spool ``name``, in ``directory`` or in the ``state_dir``."""
+    return SpoolDirectory((directory or conf.state_dir) / f"{topology}-spool" / name)
+
+
+def ensure_same_spool(files: SpoolDirectory, cursors: Mapping[str, Json], context: TopologyContext) -> None:
+    """Check that a standby sees the spool of the leader with these cursors.
+
+    Raises:
+        SpoutError: it doesn't.
+    """
+    if token := cursors.get("spool"):
+        check_identity(f"topology {context.topology!r}, spout {context.tx_state_id!r}", files, str(token))
 
 
 @define(kw_only=True)

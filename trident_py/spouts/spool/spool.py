@@ -155,17 +155,7 @@ class Spool:
     def _known_token(self, token: str | None) -> str:
         if token is None:
             self.files.write_new(IDENTITY, secrets.token_hex(IDENTITY_BYTES).encode())
-        try:
-            found = self.files.read(IDENTITY).decode()
-        except FileNotFoundError:
-            found = ""
-        if token is not None and found != token:
-            raise SpoutError(
-                f"{self.where}: the earlier leader has stored what it received elsewhere: {self.files.place} on this "
-                f"machine {'has another spool' if found else 'has no spool'}; to fix this: give the spout a directory "
-                f"that all machines share on which the topology may run"
-            )
-        return found
+        return check_identity(self.where, self.files, token)
 
     def _load(self, position: Position) -> None:
         """Read all files."""
@@ -365,6 +355,25 @@ class Spool:
         if keys := keys_of(records):
             self.files.write_new(f"{name}{KEYS_SUFFIX}", encode_keys(keys))
             self._key_files[f"{name}{KEYS_SUFFIX}"] = max(seen.at for seen in keys.values())
+
+
+def check_identity(where: str, files: SpoolFiles, token: str | None) -> str:
+    """Return the token of the spool in ``files``.
+
+    Raises:
+        SpoutError: it isn't ``token``, which is of the spool that an earlier leader used.
+    """
+    try:
+        found = files.read(IDENTITY).decode()
+    except FileNotFoundError:
+        found = ""
+    if token is not None and found != token:
+        raise SpoutError(
+            f"{where}: the earlier leader has stored received rows elsewhere: {files.place} on this machine "
+            f"{'has another spool' if found else 'has no spool'}; to fix this: give the spout a directory that all "
+            f"machines share on which the topology may run"
+        )
+    return found
 
 
 def _records_in(name: str, data: bytes, end: int | None) -> tuple[list[Record], int]:

@@ -14,7 +14,7 @@ from attrs import define
 
 from coordinators.backends.local import LocalCoordination
 from tests.unit.trident_py.web.serving import Answer, Client
-from trident_py.errors import TopologyError
+from trident_py.errors import SpoutError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.ingest import IngestRequest
 from trident_py.operations.builtin import Count
@@ -137,6 +137,17 @@ def test_the_next_leader_processes_what_was_answered_and_knows_its_keys(tmp_path
             pass
         second.post(b'{"page": "a"}', key="2")
         assert second.count("a") == 2
+
+
+def test_a_standby_that_does_not_see_the_spool_is_refused_at_its_start(tmp_path: Path) -> None:
+    with running(tmp_path / "one") as first:
+        first.post(b'{"page": "a"}')
+        with (
+            pytest.raises(SpoutError, match=r"topology 'clicks', spout 'clicks': .* on this machine has no spool"),
+            running(tmp_path / "two", first.coordination, standby=True),
+        ):
+            pass
+        assert first.count("a") == 1
 
 
 def test_a_spout_that_is_not_started_asks_to_wait() -> None:
