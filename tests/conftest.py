@@ -23,6 +23,7 @@ from tests.servers.mariadb import MariaDBServer
 from tests.servers.missing import IS_CI, count_missing, lacks
 from tests.servers.nats_server import NATSServer
 from tests.servers.postgresql import NoServerError, PostgresServer
+from tests.servers.rabbitmq_server import RabbitMQServer
 from tests.servers.redis_server import RedisServer
 from tests.servers.running import Server, started
 from tests.servers.s3 import S3Server
@@ -164,6 +165,12 @@ def nats_server() -> Iterator[NATSServer]:
 def fresh_nats() -> Iterator[NATSServer]:
     """A server of the test's own, to be stopped and killed."""
     yield from running("NATS", NATSServer)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server() -> Iterator[RabbitMQServer]:
+    """One server for the whole run. Who stops one starts it again."""
+    yield from running("RabbitMQ", RabbitMQServer)
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,7 @@ ONE_DOOR = {
         "trident_py.spouts.kafka",
     },
     "nats": {"trident_py.spouts.nats"},
+    "pika": {"trident_py.spouts.rabbitmq.consumer"},
     "redis": {"trident_py.spouts.redis", "trident_py.states.redis"},
     "opentelemetry": {"trident_py.telemetry.opentelemetry"},
     "prometheus_client": {"trident_py.telemetry.prometheus"},
@@ -187,9 +188,8 @@ FLOORS = """
     graph
     participants
     windows
-    spouts.postgres
-    states.redis spouts.redis spouts.nats spouts.http spouts.delta spouts.sql spouts.kafka
-    sinks.delta sinks.iceberg sinks.kafka
+    spouts.redis spouts.nats spouts.rabbitmq spouts.http spouts.postgres
+    states.redis spouts.delta spouts.sql spouts.kafka sinks.delta sinks.iceberg sinks.kafka
     sinks.tables spouts.spool
     operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
     interfaces rows

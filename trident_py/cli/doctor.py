@@ -36,6 +36,7 @@ EXTRAS = {
     "obstore": "FileSpout of an object store",
     "psycopg": "PostgresState, PostgresChangesSpout",
     "pyiceberg": "IcebergSink",
+    "pika": "RabbitMQSpout",
     "pymysql": "MySQLState",
     "redis": "RedisState",
 }

@@ -58,6 +58,11 @@ class RowSource(Identified):
     decoder: Decoder | None = None
     partition_fields: ClassVar[Sequence[str]] = ()
 
+    @property
+    def caveat(self) -> str:
+        """The limit of its guarantee, for ``explain()``; empty: there is none that its replay doesn't say."""
+        return ""
+
 
 class Emitter(ABC, Generic[M]):
     """Emits the rows of a batch; runs in the driver's process, on its own thread, in txid order.

@@ -121,6 +121,7 @@ def explain(graph: Graph) -> str:
     for source in graph.sources:
         lines.append(f"  {source.tx_id}: {type(source.spout).__name__}, {_REPLAY[source.spout.replay]}")
         lines.append(f"      {_fields(source.schema)}")
+        lines += [f"      {source.spout.caveat}"] if source.spout.caveat else []
     lines += ["", "processing phase: transactions side by side"]
     divided = Division(graph, ends).branches()
     for name, node in ends:

@@ -26,5 +26,6 @@ from trident_py.spouts.http.spout import HttpSpout as HttpSpout
 from trident_py.spouts.kafka.kafka import KafkaSpout as KafkaSpout
 from trident_py.spouts.nats.spout import NATSSpout as NATSSpout
 from trident_py.spouts.postgres.spout import PostgresChangesSpout as PostgresChangesSpout
+from trident_py.spouts.rabbitmq.spout import RabbitMQSpout as RabbitMQSpout
 from trident_py.spouts.redis.streams import RedisStreamsSpout as RedisStreamsSpout
 from trident_py.spouts.sql.spout import SQLSpout as SQLSpout

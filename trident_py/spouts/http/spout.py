@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -119,7 +119,7 @@ class HttpSpout(ITridentSpout[SpoolBatch]):
     def get_emitter(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> SpoolEmitter:
         if self._spool is None:
             raise AssertionError("the coordinator is made first")
-        return SpoolEmitter(spool=self._spool, read=rows_of_record)
+        return SpoolEmitter(spool=self._spool, read=rows_of)
 
     def ingest(self, request: IngestRequest) -> IngestAnswer:
         """Store the rows of a request; return the answer to it. Any thread may call it."""
@@ -154,10 +154,11 @@ def received_of(table: pa.Table, key: str | None, body: bytes) -> Received:
     )
 
 
-def rows_of_record(record: Record) -> pa.Table:
-    """Return the rows in a record."""
-    with pa.ipc.open_stream(record.received.content) as stream:
-        return stream.read_all()
+def rows_of(records: Sequence[Record]) -> Iterator[pa.Table]:
+    """Yield the rows of each record."""
+    for record in records:
+        with pa.ipc.open_stream(record.received.content) as stream:
+            yield stream.read_all()
 
 
 def _refused(status: int, why: str, *, retries: bool = False) -> IngestAnswer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -123,15 +123,15 @@ class SpoolEmitter(Emitter[SpoolBatch]):
     """Emits ranges of a spool, which the driver reads.
 
     Attributes:
-        read: returns the rows of a record.
+        read: returns the rows of records.
     """
 
     spool: Spool
-    read: Callable[[Record], pa.Table]
+    read: Callable[[Sequence[Record]], Iterable[pa.Table]]
 
     def emit_batch(self, attempt: TransactionAttempt, metadata: SpoolBatch, collector: TridentCollector) -> None:
         self.spool.accept()  # a definition that names the spool is stored
-        tables = [self.read(record) for each in metadata["ranges"] for record in self._records(each)]
+        tables = self.read([record for each in metadata["ranges"] for record in self._records(each)])
         for _, alike in groupby(tables, key=attrgetter("schema")):  # another version may have stored other fields
             collector.emit_arrow(pa.concat_tables(alike))
 

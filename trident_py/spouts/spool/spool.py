@@ -211,6 +211,10 @@ class Spool:
             SpoolFullError: the topology is behind.
             OtherContentError: something else has the same key.
         """
+        digests: dict[str | None, str] = {}
+        for each in received:
+            if each.key is not None and digests.setdefault(each.key, each.digest) != each.digest:
+                raise OtherContentError(f"two records have the key {each.key!r}")
         with self._lock:
             if self._refusal:
                 raise SpoolClosedError(self._refusal)
@@ -310,6 +314,17 @@ class Spool:
         """The number of rows that no batch has."""
         with self._lock:
             return self._log.unread_rows
+
+    @property
+    def is_accepting(self) -> bool:
+        """Whether records are accepted."""
+        return not self._refusal
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the topology isn't behind."""
+        with self._lock:
+            return self._log.held_bytes < self.limits.held_bytes
 
     @property
     def has_unread(self) -> bool:

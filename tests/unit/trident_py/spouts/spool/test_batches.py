@@ -29,7 +29,8 @@ class Halves:
         self.spool = Spool(where="here", files=SpoolDirectory(directory), epoch=epoch, limits=limits)
         self.coordinator = SpoolCoordinator(spool=self.spool, lag_name="clicks", bytes_max=10_000)
         self.emitter = SpoolEmitter(
-            spool=self.spool, read=lambda record: pa.table({"text": [record.received.content.decode()]})
+            spool=self.spool,
+            read=lambda records: [pa.table({"text": [each.received.content.decode() for each in records]})],
         )
         self.cursors = cursors or {}
         self.definitions: dict[int, Any] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -212,8 +212,8 @@ class Leader:
         self.step("hear of the write")
 
 
-def _rows(record: Record) -> pa.Table:
-    return pa.table({"row": [record.received.content.decode()]})
+def _rows(records: Sequence[Record]) -> Iterator[pa.Table]:
+    yield pa.table({"row": [record.received.content.decode() for record in records]})
 
 
 @define(eq=False)
