@@ -43,12 +43,10 @@ from trident_py import (
     TridentCollector,
     TridentConfig,
 )
-from trident_py.interfaces.config import TridentConfig
-from trident_py.interfaces.context import TopologyContext
 from trident_py.spark.session import topology_session
+from trident_py.spouts.http.spout import received_of
 from trident_py.spouts.postgres.coordinator import Batch
 from trident_py.spouts.postgres.spout import ChangesEmitter
-from trident_py.spouts.http.spout import received_of
 from trident_py.spouts.spool.batches import SpoolCoordinator
 from trident_py.spouts.spool.log import Position
 from trident_py.testing import Report, check_spout
