@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attrs import evolve
 from pyspark.sql.types import StructType
 
 from coordinators.values.attempt import TransactionAttempt
@@ -18,11 +17,11 @@ from trident_py.errors import ConfigError, TopologyError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
-from trident_py.interfaces.spouts import Decoder, Emitter, ITridentSpout, Replay
+from trident_py.interfaces.spouts import Emitter, ITridentSpout, Replay
 from trident_py.rows.schema import shown
 from trident_py.spouts.kafka.ranges import OffsetRange, StoredRange, shared_out
-from trident_py.spouts.kafka.reader import KafkaReader, RecordDecoder, fields_of
-from trident_py.spouts.kafka.values import ValueFormat
+from trident_py.spouts.kafka.reader import KafkaReader, fields_of
+from trident_py.spouts.kafka.values import ValueFormat, decoder_of
 
 if TYPE_CHECKING:
     from trident_py.spouts.kafka.cluster import Cluster, TopicIds, Topics
@@ -103,9 +102,7 @@ class KafkaSpout(ITridentSpout[list[StoredRange]]):
         self._records_max, self._bytes_max = max_records_per_batch, max_bytes_per_batch
         self._group = group_id
         self._values = ValueFormat.of(value, schema, on_decode_error, registry)
-        if self._values.quarantines:
-            strict = evolve(self._values, on_error="fail")
-            self.decoder = Decoder(RecordDecoder(strict), fields_of(strict))
+        self.decoder = decoder_of(self._values, fields_of)
         group = {"group.id": group_id} if group_id else {}
         self._options = {**(options or {}), **group, "bootstrap.servers": servers}
         self._replay: Replay | None = None

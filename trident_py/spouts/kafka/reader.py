@@ -64,18 +64,6 @@ def fields_of(values: ValueFormat) -> t.StructType:
 
 
 @frozen
-class RecordDecoder:
-    """Decodes the values that were quarantined: a row function. It raises for those that still can't be decoded."""
-
-    values: ValueFormat
-
-    def __call__(self, row: Sequence[Any]) -> Sequence[Any]:
-        """Return the row of a record, given it, with its value or the bytes."""
-        key, value, *others, given = row
-        return [key, value if given is None else self.values.decoded(given), *others]
-
-
-@frozen
 class KafkaReader:
     """Reads ranges: rows with the fields of `fields_of`.
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import FailedException, SpoutError, TopologyError
+from trident_py.interfaces.spouts import Decoder
 from trident_py.rows.avro import avro_decoder, avro_schema, avro_type
 from trident_py.rows.json_values import check_json_type, json_decoder
 from trident_py.rows.row import column_values
@@ -148,3 +149,36 @@ class ValueFormat:
             case "avro":
                 return registered_decoder(self.avro, self.registry) if self.registry else avro_decoder(self.avro)
         return json_decoder(self.type)
+
+
+@frozen
+class ValueDecoder:
+    """Decodes the values that were quarantined: a row function. It raises for those that still can't be decoded.
+
+    Attributes:
+        place: that of the value in a row.
+    """
+
+    values: ValueFormat
+    place: int
+
+    def __call__(self, row: Sequence[Any]) -> Sequence[Any]:
+        """Return the row of a record, given it and the bytes of its value, if they could not be decoded."""
+        *made, given = row
+        if given is not None:
+            made[self.place] = self.values.decoded(given)
+        return made
+
+
+def decoder_of(values: ValueFormat, fields_of: Callable[[ValueFormat], t.StructType]) -> Decoder | None:
+    """Return the row function for quarantined values; None: no value is quarantined.
+
+    Args:
+        values: the format of the spout.
+        fields_of: returns the fields of its rows.
+    """
+    if not values.quarantines:
+        return None
+    strict = evolve(values, on_error="fail")
+    fields = fields_of(strict)
+    return Decoder(ValueDecoder(strict, fields.names.index(values.field.name)), fields)

@@ -20,7 +20,7 @@ from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import Emitter, ITridentSpout
 from trident_py.rows.schema import arrow_schema, shown
-from trident_py.spouts.kafka.values import ValueFormat
+from trident_py.spouts.kafka.values import UNDECODED, ValueFormat, decoder_of
 from trident_py.spouts.nats.positions import MessageRange, StreamLook, StreamPosition
 from trident_py.spouts.rest import Rest
 
@@ -58,8 +58,9 @@ class NATSSpout(ITridentSpout[list[MessageRange]]):
         value: the format of ``value``: ``"binary"``, ``"string"`` (UTF-8), ``"json"`` or ``"avro"``, as for
             `KafkaSpout`.
         schema: for JSON the fields, as DDL or a StructType; for Avro the schema's own JSON text.
-        on_decode_error: the treatment of a value that is not in this format. ``"fail"``: the topology ends and names
-            it. ``"null"``: it is NULL. ``"skip"``: its message is left out.
+        on_decode_error: the treatment of a value that is not in this format. With ``"fail"``, the topology ends, and
+            names it. With ``"null"``, it is NULL. With ``"skip"``, its message is left out. With ``"quarantine"``, the
+            message is a dead letter.
         options: further arguments of ``nats.connect``, such as ``user_credentials="/path/app.creds"``; never printed.
             A file must be on all machines. ``tls`` is a function that returns an SSL context.
 
@@ -96,6 +97,7 @@ class NATSSpout(ITridentSpout[list[MessageRange]]):
         self._subjects = () if subjects is None else _texts("subjects", subjects)
         self._stream, self._start, self._most = stream, start, max_records_per_batch
         self._values = ValueFormat.of(value, schema, on_decode_error)
+        self.decoder = decoder_of(self._values, fields_of)
         self.output_schema = fields_of(self._values)
 
     def __repr__(self) -> str:
@@ -143,6 +145,7 @@ def fields_of(values: ValueFormat) -> t.StructType:
             t.StructField("time", t.TimestampType()),
             t.StructField("headers", _HEADERS),
             values.field,
+            *([UNDECODED] if values.quarantines else []),
         ]
     )
 
@@ -354,6 +357,8 @@ class MessageReader:
             pa.array([list(each.headers.items()) for each in rows], schema.field("headers").type),
             values,
         ]
+        if self.values.quarantines:
+            columns.append(self.values.undecoded([each.data for each in rows], values))
         return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(columns, schema, strict=True)], schema=schema)
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.row import column_values
-from trident_py.spouts.kafka.reader import RecordDecoder
-from trident_py.spouts.kafka.values import ValueFormat
+from trident_py.spouts.kafka.values import ValueDecoder, ValueFormat
 
 
 def decoded(values: ValueFormat, *given: bytes | None) -> tuple[list[Any], list[int]]:
@@ -56,7 +55,7 @@ def test_what_is_wrong_is_named_left_out_or_null(bad: bytes) -> None:
 
 
 def test_a_quarantined_value_is_decoded_again_by_the_present_format() -> None:
-    decode = RecordDecoder(ValueFormat.of("json", "n int", "fail"))
+    decode = ValueDecoder(ValueFormat.of("json", "n int", "fail"), 1)
     assert decode([b"key", None, "topic", b'{"n": 3}']) == [b"key", (3,), "topic"]
     assert decode([b"key", (1,), "topic", None]) == [b"key", (1,), "topic"]
     with pytest.raises(TypeError, match="'many'"):
