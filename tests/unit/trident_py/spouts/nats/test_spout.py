@@ -152,6 +152,8 @@ def test_values_may_be_json(orders: NATSServer, read: Callable[..., Reader]) -> 
     orders.publish("orders.a", b'{"item": "pen", "n": 2}', b"pen")
     reader = read(value="json", schema="item string, n int", on_decode_error="skip")
     assert [row[-1] for row in reader.batch()] == [{"item": "pen", "n": 2}]
+    quarantining = read(value="json", schema="item string, n int", on_decode_error="quarantine")
+    assert [row[-2:] for row in quarantining.batch()] == [({"item": "pen", "n": 2}, None), (None, b"pen")]
     with pytest.raises(SpoutError, match=r"stream 'orders': message 2: its value is not json"):
         read(value="json", schema="item string, n int").batch()
 
