@@ -135,8 +135,7 @@ def start_topology(
         for warning in warnings(engine.plan.graph):
             log.warning("%s", warning)
         if standby:
-            if name in coordination.topologies() and (record := coordination.describe(name).record):
-                ensure_recoverable(plan, config, record)
+            ensure_recoverable(plan, config, coordination)
             engine.warm_up()
         steps.info("topology %s: %s", name, "standing by" if standby else "taking over")
         process = _Process.of(engine, config, coordination, listeners, address)

@@ -84,7 +84,8 @@ class RabbitMQServer(ServerProcess):
         until = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < until:
             try:
-                return pika.BlockingConnection(pika.URLParameters(self.url)).close()
+                pika.BlockingConnection(pika.URLParameters(self.url)).close()
+                return
             except (AMQPError, OSError):  # it may accept connections before it answers
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError((self.directory / "rabbitmq.log").read_text()[-2000:])

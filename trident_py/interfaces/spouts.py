@@ -60,7 +60,7 @@ class RowSource(Identified):
 
     @property
     def caveat(self) -> str:
-        """The limit of its guarantee, for ``explain()``; empty: there is none that its replay doesn't say."""
+        """A limit of its guarantee that its replay doesn't show, for ``explain()``; empty without one."""
         return ""
 
 

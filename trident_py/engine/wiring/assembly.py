@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from coordinators.backends.coordination import Coordination
 from coordinators.record.record import CoordinatorRecord
 from coordinators.values.cursors import Cursors
 from coordinators.values.settings import LeadershipSettings
@@ -49,15 +50,19 @@ def ensure_stores(graph: Graph) -> None:
                 output.factory.ensure_usable()
 
 
-def ensure_recoverable(planned: Plan, config: TridentConfig, record: CoordinatorRecord) -> None:
-    """Check that a standby could take over the spouts.
+def ensure_recoverable(planned: Plan, config: TridentConfig, coordination: Coordination) -> None:
+    """Check that a standby could take over the spouts, as far as their positions are stored.
 
     Raises:
         SpoutError: it couldn't.
     """
+    name = planned.graph.topology
+    record = coordination.describe(name).record if name in coordination.topologies() else None
+    if record is None:
+        return
     for each in planned.spouts:
         cursors = record.cursors.get(each.tx_id, Cursors())
-        context = TopologyContext(planned.graph.topology, each.tx_id)
+        context = TopologyContext(name, each.tx_id)
         each.spout.ensure_recoverable(dict(cursors.items()), config, context)
 
 

@@ -139,7 +139,7 @@ class QueueCoordinator(SpoolCoordinator):
 
         Raises:
             SpoutError: the topology can't continue.
-            ConnectionError: there are none, and the queue can't be reached.
+            ConnectionError: the queue can't be reached, and no stored message is left.
         """
         is_ready = super().is_ready(txid)
         if self.spool.is_accepting:

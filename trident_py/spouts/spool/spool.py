@@ -220,11 +220,11 @@ class Spool:
                 raise SpoolClosedError(self._refusal)
             waiting = self._wait([each for each in received if not self._is_known(each)])
         with self._writing:
-            if any(not each.is_stored and each.error is None for each in waiting):
+            if any(not place.is_stored and place.error is None for place in waiting):
                 self._write_group()
-        for each in waiting:
-            if not each.is_stored:
-                raise SpoolClosedError(f"it could not be stored: {each.error}") from each.error
+        for place in waiting:
+            if not place.is_stored:
+                raise SpoolClosedError(f"it could not be stored: {place.error}") from place.error
 
     def _is_known(self, received: Received) -> bool:
         """Return whether it was stored before."""
