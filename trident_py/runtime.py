@@ -115,8 +115,7 @@ def start_topology(
 ) -> TridentQuery:
     """Acquire leadership, recover, and run a plan; arguments are as in ``TridentTopology.start``.
 
-    With ``standby`` it returns before it leads; the rest happens when the topology has no leader. Other processes find
-    its page by ``address``, a URL.
+    With ``standby`` it returns before it leads. Other processes find its page by ``address``, a URL.
     """
     place = coordination.place if coordination else place_of(config)
     # First the checks that fail fast: Spark takes seconds to start.
