@@ -48,6 +48,7 @@ class MemoryDatabase:
     log: list[tuple[int, list[Edit]]] = field(factory=list)
     slots: dict[str, int] = field(factory=dict)
     lsn: int = 100
+    is_lost: bool = False
     identity: dict[str, Json] = field(factory=lambda: {"publication": "1"})
 
     def commit(self, *edits: Edit) -> None:
@@ -104,7 +105,7 @@ class MemoryLog(ChangeLog):
 
     def look(self, slot: str) -> Look:
         database = self.database
-        return Look(database.lsn, database.slots.get(slot), False, dict(database.identity))
+        return Look(database.lsn, database.slots.get(slot), database.is_lost, dict(database.identity))
 
     def read(self, slot: str) -> Iterator[bytes]:
         return iter(list(self.database.messages(self.database.slots[slot])))

@@ -246,3 +246,11 @@ def test_a_snapshot_that_is_lost_or_changed_stops_it(spoil: Callable[[World], No
     spoil(world)
     with pytest.raises(SpoutError, match=rf"w: the snapshot .*{why}.*`trident reset`"):
         world.live()
+
+
+def test_a_log_that_the_server_has_removed_stops_it(tmp_path: Path) -> None:
+    world = World(tmp_path, Steps())
+    world.live()
+    world.database.is_lost = True
+    with pytest.raises(SpoutError, match=r"w: the server has removed the log that the replication slot x_\d+ needs"):
+        world.run()
