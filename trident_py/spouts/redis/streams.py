@@ -64,7 +64,7 @@ class RedisStreamsSpout(ITridentSpout[list[EntryRange]]):
         url: ``"redis://[user:password@]host:port/db"``; never printed. The server must be Redis 7 or later.
         streams: the name of a stream, or several.
         start: ``"earliest"``: the first batch of all begins with the first entry that is there; ``"latest"``: after the
-            last one.
+            last one, or with the first one of a stream that appears later.
         max_records_per_batch: the greatest number of entries of each stream in a batch.
         value: ``"string"``: values are texts in UTF-8; ``"binary"``: bytes.
 
@@ -200,7 +200,8 @@ class StreamsCoordinator(CursorCoordinator[list[EntryRange]]):
     """Finds new entries, and divides them into batches.
 
     Attributes:
-        begins_at_end: whether the first batch of all begins after the last entry.
+        begins_at_end: whether the first batch of all begins after the last entry; of a stream that appears later, with
+            the first one.
         most: the maximum number of entries of a stream in a batch.
     """
 
@@ -210,6 +211,7 @@ class StreamsCoordinator(CursorCoordinator[list[EntryRange]]):
     begins_at_end: bool
     most: int
     _positions: dict[str, StreamPosition] = field(factory=dict, init=False)
+    _late: set[str] = field(factory=set, init=False)  # those that were not there at the first look
     _next: list[EntryRange] = field(factory=list, init=False)
     _lag: dict[str, int] = field(factory=dict, init=False)
     _rows_max: int | None = field(default=None, init=False)
@@ -265,8 +267,10 @@ class StreamsCoordinator(CursorCoordinator[list[EntryRange]]):
 
     def _range(self, client: Redis, stream: str) -> EntryRange | None:
         if stream not in self._positions and not client.exists(stream):
+            self._late.add(stream)
             return None
         position = self._positions.get(stream)
+        begins_at_end = self.begins_at_end and stream not in self._late
         begin = "-" if position is None else f"({position.upto}"
         most = self.most if self._rows_max is None else min(self.most, self._rows_max)
         with client.pipeline(transaction=True) as both:
@@ -276,8 +280,8 @@ class StreamsCoordinator(CursorCoordinator[list[EntryRange]]):
         info, entries = answers
         look = self._look(stream, info)
         if position is None:
-            position = self._beginning(look)
-            if self.begins_at_end:
+            position = self._beginning(look, begins_at_end)
+            if begins_at_end:
                 return EntryRange(stream=stream, after=position.upto, upto=look.last, count=0, added=look.added)
         if lost := look.lost_after(position):
             raise SpoutError(
@@ -301,8 +305,8 @@ class StreamsCoordinator(CursorCoordinator[list[EntryRange]]):
             )
         return look
 
-    def _beginning(self, look: StreamLook) -> StreamPosition:
-        if self.begins_at_end:
+    def _beginning(self, look: StreamLook, begins_at_end: bool) -> StreamPosition:
+        if begins_at_end:
             return StreamPosition(look.last, look.added)
         return StreamPosition(BEGINNING, look.added - look.length)
 

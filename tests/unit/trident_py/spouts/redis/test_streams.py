@@ -121,6 +121,13 @@ def test_it_may_begin_after_the_last_entry_which_is_stored_at_once(client: Redis
     assert numbers(reader.batch()) == [3]
 
 
+def test_all_entries_of_a_stream_that_appears_later_are_new(client: Redis, read: Callable[..., Reader]) -> None:
+    reader = read(start="latest")
+    assert not reader.coordinator.is_ready(1)
+    add(client, 1, 2)
+    assert numbers(reader.batch()) == [1, 2]
+
+
 def test_a_limit_of_an_operator_holds_for_the_next_batch(client: Redis, read: Callable[..., Reader]) -> None:
     reader = read()
     add(client, 1, 2, 3)
