@@ -115,10 +115,15 @@ class World:
         return [member.client_port for member in self.ensemble.members]
 
     def give_back(self, driver: Driver) -> None:
-        """A driver that runs nothing any more, whether dead or alive."""
-        if driver.is_alive:
+        """A driver that runs nothing any more, whether dead or alive.
+
+        One that shares our network is of no use to the next fault, which may cut it.
+        """
+        if driver.is_alive and (driver.namespace or not self.network):
             self.idle.append(driver)
             return
+        if driver.is_alive:
+            driver.kill()
         driver.close()
         if self.network and driver.namespace:
             self.network.remove(driver.namespace)
