@@ -145,7 +145,7 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(tmp_path: Path) -> None:
     check_worlds(tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_crashes_at_any_steps_lose_and_repeat_nothing(tmp_path: Path) -> None:
     check_worlds(tmp_path, crashes=2)
 
