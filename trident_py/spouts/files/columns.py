@@ -200,6 +200,18 @@ class OrcFiles(ColumnFormat):
             yield pa.Table.from_batches([opened.read_stripe(number, columns=names)])
 
 
+def avro_record(content: Any) -> Any:
+    """Return the schema of the records of an open Avro file.
+
+    Raises:
+        ValueError: its values are not records.
+    """
+    schema = fastavro_module().block_reader(content).writer_schema
+    if not isinstance(schema, dict) or "fields" not in schema:
+        raise ValueError("its values are not records")
+    return schema
+
+
 @frozen
 class AvroFiles(ColumnFormat):
     """Avro files; one task reads a file, as only its blocks tell where they begin."""
@@ -211,9 +223,7 @@ class AvroFiles(ColumnFormat):
     )
 
     def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
-        schema = fastavro_module().block_reader(content).writer_schema
-        if not isinstance(schema, dict) or "fields" not in schema:
-            raise ValueError("its values are not records")
+        schema = avro_record(content)
         self.evolution.check(file.path, [each["name"] for each in schema["fields"]], self.record.names)
         return [Portion(file, 0, 0, file.size)]
 

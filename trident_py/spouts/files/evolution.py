@@ -26,7 +26,7 @@ class Evolution:
     adds: bool = False
 
     def check(self, path: str, names: Sequence[str], wanted: Sequence[str]) -> None:
-        """Check the names of a file's fields against those of the schema.
+        """Compare the names of a file's fields with those of the schema.
 
         Raises:
             SpoutError: they don't fit.

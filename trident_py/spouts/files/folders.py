@@ -135,7 +135,7 @@ class LinesInFolders(LineFormat):
 
     @property
     def places(self) -> tuple[t.StructField, ...]:  # type: ignore[override]
-        """Those of the lines."""
+        """The fields behind the record."""
         return self.format.places
 
     def records(self, path: str, data: bytes) -> Lines:

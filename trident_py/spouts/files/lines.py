@@ -73,9 +73,14 @@ class LineReader:
         for position, block in _blocks_of(piece):
             hashed += hash_bytes(seed, position, block)
             rows = pa.RecordBatch.from_arrays(self.format.columns(Lines.of(piece.path, position, block)), schema=schema)
-            for row in range(0, rows.num_rows, BATCH_ROWS_MAX):
-                yield rows.slice(row, BATCH_ROWS_MAX)
+            yield from sliced(rows)
         return hashed
+
+
+def sliced(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches of at most `BATCH_ROWS_MAX`."""
+    for row in range(0, rows.num_rows, BATCH_ROWS_MAX):
+        yield rows.slice(row, BATCH_ROWS_MAX)
 
 
 class _CutShortError(EOFError):

@@ -16,10 +16,11 @@ from attrs import frozen
 from pyspark.sql import types as t
 
 from trident_py.errors import TopologyError
-from trident_py.rows.avro import avro_fields, fastavro_module
-from trident_py.rows.json_values import json_places
+from trident_py.rows.avro import avro_fields
 from trident_py.rows.schema import clipped, schema_of, spark_type
+from trident_py.spouts.files.columns import avro_record
 from trident_py.spouts.files.content import Content, all_of, content_of, file_errors
+from trident_py.spouts.files.formats import JsonLines
 from trident_py.spouts.files.places import Place
 
 SAMPLE_FILES = 20
@@ -142,9 +143,7 @@ def _columns(schema: Any) -> t.StructType:
 
 
 def _avro(content: Content, path: str, options: Mapping[str, Any]) -> t.StructType:
-    schema = fastavro_module().block_reader(content.file).writer_schema
-    if not isinstance(schema, dict) or "fields" not in schema:
-        raise ValueError("its values are not records")
+    schema = avro_record(content.file)
     return avro_fields(schema, [each["name"] for each in schema["fields"]])
 
 
@@ -160,8 +159,8 @@ def _text(content: Content) -> str:
 
 def _json(content: Content, path: str, options: Mapping[str, Any]) -> t.StructType:
     if options.get("multiLine") is True:
-        data = all_of(content.file, path)
-        texts = [data[begin:end].decode() for begin, end in json_places(data)]
+        records = JsonLines(t.StructType(), "fail").records(path, all_of(content.file, path))
+        texts = [text.decode() for text in records.texts()]
     else:
         texts = [text for text in _text(content).split("\n") if text.strip()]
     values = (json.loads(text, parse_float=Decimal) for text in texts)

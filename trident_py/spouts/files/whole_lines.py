@@ -13,7 +13,7 @@ from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.files.columns import Portion, WholeFormat
 from trident_py.spouts.files.content import UNREADABLE, all_of, content_of, is_compressed
 from trident_py.spouts.files.formats import LineFormat, Lines
-from trident_py.spouts.files.lines import BATCH_ROWS_MAX, line_end, lines_between
+from trident_py.spouts.files.lines import line_end, lines_between, sliced
 from trident_py.spouts.files.places import WholeFile
 
 PART_BYTES = 16 * 1024 * 1024
@@ -21,24 +21,29 @@ PART_BYTES = 16 * 1024 * 1024
 
 
 @frozen
-class WholeLines(WholeFormat):
-    """Lines of files that are complete. The part of a file has the lines that begin in it.
+class OfLines(WholeFormat):
+    """Files in a format of lines.
 
     Attributes:
-        format: the format of the lines.
+        format: the format of a line or record.
     """
 
     format: LineFormat
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """That of the lines."""
+        """The kind of the lines."""
         return self.format.kind
 
     @property
     def fields(self) -> t.StructType:  # type: ignore[override]
-        """Those of the lines."""
+        """The fields of the rows."""
         return self.format.fields
+
+
+@frozen
+class WholeLines(OfLines):
+    """Lines of files that are complete. The part of a file has the lines that begin in it."""
 
     def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
         """Cut the file anywhere, unless it is compressed."""
@@ -58,29 +63,14 @@ class WholeLines(WholeFormat):
             return
         for position, block in lines_between(bytes_, start, end, last):
             found = pa.RecordBatch.from_arrays(self.format.columns(Lines.of(path, position, block)), schema=schema)
-            yield from _sliced(found)
+            yield from sliced(found)
 
 
 @frozen
-class WholeRecords(WholeFormat):
-    """Files of records that may contain line ends. A task reads a whole file into its memory.
+class WholeRecords(OfLines):
+    """Files of records that may contain line ends. A task reads a whole file into its memory."""
 
-    Attributes:
-        format: the format of a record.
-    """
-
-    format: LineFormat
     damages: ClassVar[tuple[type[Exception], ...]] = (*WholeFormat.damages, *UNREADABLE, ValueError, RecursionError)
-
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        """That of the records."""
-        return self.format.kind
-
-    @property
-    def fields(self) -> t.StructType:  # type: ignore[override]
-        """Those of the records."""
-        return self.format.fields
 
     def portions(self, file: WholeFile, content: pa.NativeFile) -> list[Portion]:
         return [Portion(file, 0, 0, file.size)]
@@ -89,9 +79,4 @@ class WholeRecords(WholeFormat):
         """Yield the records."""
         path = portion.file.path
         columns = self.format.columns(self.format.records(path, all_of(content, path)))
-        yield from _sliced(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.fields)))
-
-
-def _sliced(found: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    for row in range(0, found.num_rows, BATCH_ROWS_MAX):
-        yield found.slice(row, BATCH_ROWS_MAX)
+        yield from sliced(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.fields)))

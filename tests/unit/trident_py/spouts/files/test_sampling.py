@@ -78,6 +78,11 @@ def test_json_has_the_fields_of_all_records_of_the_sample(tmp_path: Path) -> Non
     )
 
 
+def test_json_of_several_lines_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text('\ufeff[{"n":\n 1}, {"text": "ö"}]')
+    assert found(tmp_path, "json", multiLine=True) == "n bigint, text string"
+
+
 def test_csv_has_the_names_of_its_header_and_texts(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("id;'full; name'\n007;x\n")
     assert found(tmp_path, "csv", header=True, sep=";", quote="'") == "id string, full; name string"
