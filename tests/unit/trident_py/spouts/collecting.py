@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 from attrs import define, field
 
+from coordinators.values.attempt import TransactionAttempt
+from coordinators.values.canonical import json_copy
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
@@ -62,3 +64,33 @@ def emitted(emitter: Emitter[Any], attempt: Any, metadata: Any) -> list[tuple[An
 def halves(spout: ITridentSpout[Any]) -> tuple[Any, Any]:
     """A spout's coordinator and emitter."""
     return spout.get_coordinator("lines", CONF, CONTEXT), spout.get_emitter("lines", CONF, CONTEXT)
+
+
+class Reader:
+    """Reads batches as a driver does that stores each definition, and may restart."""
+
+    def __init__(self, make: Callable[[], ITridentSpout[Any]]) -> None:
+        self.make = make
+        self.cursors: dict[str, Any] = {}
+        self.definitions: list[Any] = []
+        self._open()
+
+    def _open(self) -> None:
+        self.coordinator, self.emitter = halves(self.make())
+        self.coordinator.restore(json_copy(self.cursors))
+
+    def restart(self) -> None:
+        self.coordinator.close()
+        self._open()
+
+    def batch(self) -> list[Any]:
+        txid = len(self.definitions) + 1
+        if not self.coordinator.is_ready(txid):
+            return []
+        self.definitions.append(json_copy(self.coordinator.initialize_transaction(txid, None, None)))
+        self.cursors |= self.coordinator.moved(self.definitions[-1])
+        return self.rows(txid)
+
+    def rows(self, txid: int) -> list[Any]:
+        metadata = self.coordinator.initialize_transaction(txid, None, self.definitions[txid - 1])
+        return emitted(self.emitter, TransactionAttempt(txid, 0), metadata)

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define
 
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import json_copy
 from tests.servers.nats_server import NATSServer
-from tests.unit.trident_py.spouts.collecting import emitted, halves
+from tests.unit.trident_py.spouts.collecting import Reader, emitted, halves
 from trident_py.errors import SpoutError, StoreBusyException, TopologyError
 from trident_py.spouts import NATSSpout
 from trident_py.spouts.nats import client, spout
@@ -23,45 +22,13 @@ from trident_py.spouts.nats.client import Client, Message
 pytestmark = pytest.mark.nats
 
 
-@define
-class Reader:
-    """Reads batches of a stream as a driver does that stores each definition, and may restart."""
-
-    url: str
-    stream: str
-    options: dict[str, Any]
-    cursors: dict[str, Any] = field(factory=dict)
-    definitions: list[Any] = field(factory=list)
-    coordinator: Any = None
-    emitter: Any = None
-
-    def restart(self) -> None:
-        if self.coordinator is not None:
-            self.coordinator.close()
-        self.coordinator, self.emitter = halves(NATSSpout(self.url, self.stream, **self.options))
-        self.coordinator.restore(json_copy(self.cursors))
-
-    def batch(self) -> list[Any]:
-        txid = len(self.definitions) + 1
-        if not self.coordinator.is_ready(txid):
-            return []
-        self.definitions.append(json_copy(self.coordinator.initialize_transaction(txid, None, None)))
-        self.cursors |= self.coordinator.moved(self.definitions[-1])
-        return self.rows(txid)
-
-    def rows(self, txid: int) -> list[Any]:
-        metadata = self.coordinator.initialize_transaction(txid, None, self.definitions[txid - 1])
-        return emitted(self.emitter, TransactionAttempt(txid, 0), metadata)
-
-
 @pytest.fixture
 def read(nats: NATSServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Reader]]:
     monkeypatch.setattr(client, "WAIT_SECONDS", 0.1)
     made: list[Reader] = []
 
     def make(stream: str = "orders", url: str = nats.url, **options: Any) -> Reader:
-        made.append(Reader(url, stream, options))
-        made[-1].restart()
+        made.append(Reader(lambda: NATSSpout(url, stream, **options)))
         return made[-1]
 
     yield make

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ from attrs import evolve
 from redis import Redis
 
 from coordinators.values.attempt import TransactionAttempt
-from coordinators.values.canonical import json_copy
-from tests.unit.trident_py.spouts.collecting import emitted, halves
+from tests.unit.trident_py.spouts.collecting import Reader, emitted
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.spouts import RedisStreamsSpout
 from trident_py.spouts.redis import streams
@@ -27,47 +25,19 @@ def client(redis: str) -> Iterator[Redis]:
         yield client
 
 
-def made(url: str, names: Any, options: dict[str, Any]) -> tuple[Any, Any]:
-    return halves(RedisStreamsSpout(url, names, **options))
-
-
-class Reader:
-    """Reads batches as a driver does that stores each definition, and may restart."""
-
-    def __init__(self, url: str, names: Any = "orders", **options: Any) -> None:
-        self.make = partial(made, url, names, options)
-        self.coordinator, self.emitter = self.make()
-        self.cursors: dict[str, Any] = {}
-        self.definitions: list[Any] = []
-        self.coordinator.restore({})
-
-    def restart(self) -> None:
-        self.coordinator.close()
-        self.coordinator, self.emitter = self.make()
-        self.coordinator.restore(json_copy(self.cursors))
-
-    def batch(self) -> list[Any]:
-        txid = len(self.definitions) + 1
-        if not self.coordinator.is_ready(txid):
-            return []
-        self.definitions.append(json_copy(self.coordinator.initialize_transaction(txid, None, None)))
-        self.cursors |= self.coordinator.moved(self.definitions[-1])
-        return self.rows(txid)
+class EntryReader(Reader):
+    """Leaves out the times of entries."""
 
     def rows(self, txid: int) -> list[Any]:
-        metadata = self.coordinator.initialize_transaction(txid, None, self.definitions[txid - 1])
-        return [
-            (stream, id, dict(entry))
-            for stream, id, _, entry in emitted(self.emitter, TransactionAttempt(txid, 0), metadata)
-        ]
+        return [(stream, id, dict(entry)) for stream, id, _, entry in super().rows(txid)]
 
 
 @pytest.fixture
 def read(redis: str) -> Iterator[Callable[..., Reader]]:
     made: list[Reader] = []
 
-    def make(*names: Any, **options: Any) -> Reader:
-        made.append(Reader(redis, *names, **options))
+    def make(names: Any = "orders", **options: Any) -> Reader:
+        made.append(EntryReader(lambda: RedisStreamsSpout(redis, names, **options)))
         return made[-1]
 
     yield make
