@@ -308,7 +308,7 @@ async def _ask(connection: Connection, subject: str, request: Mapping[str, Any])
 
 
 async def _pull(connection: Connection, consumer: str, pull: Mapping[str, Any]) -> tuple[list[Message], str]:
-    """Return what a consumer has, and the status with which the server has ended the pull early, if it has."""
+    """Return the messages of a consumer, and the status with which the server has ended the pull early, if it has."""
     found: list[Message] = []
     done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
