@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from attrs import frozen
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
@@ -18,7 +18,6 @@ from trident_py.interfaces.keyed import KeyedFunction
 from trident_py.interfaces.states import StateFactory
 from trident_py.rows.schema import check_comparable, fields_text, schema_of, select, shown
 from trident_py.windows.keyed_store import KeyedStore
-from trident_py.windows.window_store import KEYS
 
 
 @frozen(kw_only=True)
@@ -42,7 +41,7 @@ class KeyedState(TimedState):
     @property
     def fixed(self) -> frozenset[str]:
         """The facts that the stored values and timers depend on."""
-        return frozenset({"keys", "value", "timestamp"})
+        return frozenset({"keys", "value", "timestamp", "groups"})
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Return the function, the keys, the value's fields, and the facts of the factory."""
@@ -55,7 +54,7 @@ class KeyedState(TimedState):
             "value": fields_text(self.value),
             **(self.event_time.identity if self.event_time else {}),
         }
-        return {**made_of, **self.factory.identity()}
+        return {**made_of, **self.stored_identity}
 
     def described(self) -> str:
         return super().described() if self.event_time else f"{super().described()}, by the times of transactions"
@@ -69,8 +68,8 @@ class KeyedState(TimedState):
         self.typed(source)
         return self.output_schema
 
-    def typed(self, source: StructType) -> StateFactory:
-        return self.factory.for_fields(KEYS, self._store(source).value)
+    def value_field(self, source: StructType) -> StructField:
+        return self._store(source).value
 
     def updater(self, source: StructType) -> KeyedUpdater:
         calls = KeyedCalls(

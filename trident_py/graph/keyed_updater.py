@@ -16,17 +16,17 @@ from pyspark.sql.types import StructType
 
 from coordinators.values.transaction_time import MILLIS
 from trident_py.graph.event_time import EventTime
-from trident_py.graph.timed_state import TimedUpdater, without_partition
-from trident_py.graph.window_updaters import WholeRows
+from trident_py.graph.timed_updater import Newests, TimedUpdater, without_partition
+from trident_py.graph.window_updaters import WholeRows, keys_of_rows
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.keyed import KeyedFunction, KeyState, Timers
 from trident_py.interfaces.operations import EXACT_DECIMALS
-from trident_py.interfaces.states import RemovableMapState
+from trident_py.interfaces.states import Key, RemovableMapState
 from trident_py.rows.moments import in_millis, moment
 from trident_py.rows.row import Row, row_class
 from trident_py.rows.schema import shown
 from trident_py.states.keys import decode_key, encode_keys
-from trident_py.windows.event_store import judge
+from trident_py.windows.event_store import judge, newest_of
 from trident_py.windows.keyed_store import KeyedHead, KeyedStore, KeyRecord
 from trident_py.windows.time_index import Entry, TimeIndex
 from trident_py.windows.windows import MICROS
@@ -215,7 +215,12 @@ class KeyedUpdater(TimedUpdater):
     event_time: EventTime | None
 
     def feed(
-        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
+        self,
+        state: RemovableMapState[bytes],
+        tuples: Sequence[Row],
+        time: int,
+        collector: TridentCollector,
+        newest: Newests | None = None,
     ) -> None:
         """Call the function with the rows, then fire the timers that are due."""
         head, now = self.store.head(state), time * (MICROS // MILLIS)
@@ -225,8 +230,8 @@ class KeyedUpdater(TimedUpdater):
             return
         before = head.progress.watermark
         seen = Timers(now=moment(now), watermark=None if before is None else moment(before))
-        timed = WholeRows(by=self.event_time.by, timestamp=self.event_time.timestamp, keys=self.calls.keys, fields=())
-        judged = judge(self.event_time.rules, head.progress, timed(tuples), now, before)
+        moved = newest[0] if newest else None
+        judged = judge(self.event_time.rules, head.progress, self._timed(self.event_time)(tuples), now, before, moved)
         tuples = without_partition(tuples) if self.event_time.is_carrying else tuples
         for number, why in judged.refused:
             collector.emit((True, (*tuples[number], why.value, seen.watermark)))
@@ -234,6 +239,14 @@ class KeyedUpdater(TimedUpdater):
         rows = [row for number, row in enumerate(tuples) if number not in refused]
         after = KeyedHead(judged.progress)
         self._run(state, rows, head, after, seen, judged.progress.watermark, lambda row: collector.emit((False, row)))
+
+    def keys(self, tuples: Sequence[Row]) -> list[Key]:
+        return keys_of_rows(tuples, self.calls.keys)
+
+    def newest(self, tuples: Sequence[Row], time: int) -> Newests:
+        if self.event_time is None:
+            return ()
+        return [newest_of(self.event_time.rules, self._timed(self.event_time)(tuples), time * (MICROS // MILLIS))]
 
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
         """Return when the first entry of the index is reached, which may be one of a deleted timer."""
@@ -245,6 +258,9 @@ class KeyedUpdater(TimedUpdater):
     def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
         found = self.store.head(state).progress.watermark
         return {} if found is None else {"watermark": found / MICROS}
+
+    def _timed(self, time: EventTime) -> WholeRows:
+        return WholeRows(by=time.by, timestamp=time.timestamp, keys=self.calls.keys, fields=())
 
     def _run(
         self,
@@ -282,6 +298,6 @@ class KeyedUpdater(TimedUpdater):
 
     def _groups(self, rows: Sequence[Row]) -> dict[str, list[Row]]:
         found: dict[str, list[Row]] = {}
-        for key, row in zip(encode_keys([[row[name] for name in self.calls.keys] for row in rows]), rows, strict=True):
+        for key, row in zip(encode_keys(self.keys(rows)), rows, strict=True):
             found.setdefault(key, []).append(row)
         return found

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.values.canonical import Json
@@ -129,6 +129,7 @@ class OutputPlace:
 
     Attributes:
         source: the fields of the rows.
+        emits: the fields of its new values.
         shards: the number of its states; each has other rows or keys.
         spread_by: the fields by which the rows were partitioned.
         new_values: the operations on its new values; None if no operation uses them.
@@ -137,6 +138,7 @@ class OutputPlace:
 
     output: Output
     source: StructType
+    emits: StructType = field(factory=StructType)
     shards: int = 1
     spread_by: tuple[str, ...] = ()
     new_values: CommitStream | None = None

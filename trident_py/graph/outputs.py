@@ -239,13 +239,15 @@ class UpdatedState(Output):
             "state": state,
             "updater": self.updater,
             "inputs": names,
-            "outputs": self.out_schema.names if self.out_schema else (),
+            "output": self.out_schema or StructType(),
             "places": tuple(map(names.index, by)),
             "parts": place.shards if in_tasks else 1,
+            "downstream": downstream,
+            "downstream_outputs": following,
         }
-        if isinstance(state, TaskedState) and downstream is None and place.by_tasks and context.spark:
+        if isinstance(state, TaskedState) and place.by_tasks and context.spark:
             return TaskedUpdateParticipant(**made_of, spark=context.spark)
-        return UpdateParticipant(**made_of, downstream=downstream, downstream_outputs=following)
+        return UpdateParticipant(**made_of)
 
     def __attrs_post_init__(self) -> None:
         if self.factory.lacks_fields:

@@ -19,11 +19,13 @@ from trident_py.graph.event_time import MAX_AHEAD, PARTITION, EventTime, duratio
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Node, Operation, RowFlow
 from trident_py.graph.joining import Chained, Join, Side
-from trident_py.graph.timed_state import TimedState, TimedUpdater, check_fenced, check_keeps, without_partition
+from trident_py.graph.timed_state import TimedState, check_fenced, check_keeps
+from trident_py.graph.timed_updater import Newests, TimedUpdater, without_partition
 from trident_py.graph.tracing import carry, with_partition
+from trident_py.graph.window_updaters import keys_of_rows
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.identity import class_names
-from trident_py.interfaces.states import RemovableMapState, StateFactory
+from trident_py.interfaces.states import Key, RemovableMapState, StateFactory
 from trident_py.rows.moments import in_millis, micros_of, moment
 from trident_py.rows.row import Row
 from trident_py.rows.schema import (
@@ -41,7 +43,6 @@ from trident_py.states.keys import encode_keys
 from trident_py.windows.event_store import TimedRow
 from trident_py.windows.join_keys import JoinSide
 from trident_py.windows.join_store import NO_KEY, TimeJoin
-from trident_py.windows.window_store import KEYS
 from trident_py.windows.windows import MICROS
 
 T = TypeVar("T")
@@ -177,7 +178,7 @@ class JoinState(TimedState):
     @property
     def fixed(self) -> frozenset[str]:
         """The facts that the stored rows depend on."""
-        return frozenset({"join", "left", "right", "keys", "timestamps"})
+        return frozenset({"join", "left", "right", "keys", "timestamps", "groups"})
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Return the fields of both sides, how they are joined, and the facts of the factory."""
@@ -191,7 +192,7 @@ class JoinState(TimedState):
             "keys": " and ".join(", ".join(side.keys) for side in self.join.sides),
             "timestamps": " and ".join(each.timestamp for each in self.times),
         }
-        return {"kind": class_names(self.factory), **of, **self.factory.identity()}
+        return {"kind": class_names(self.factory), **of, **self.stored_identity}
 
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """Return the fields of the join."""
@@ -206,8 +207,8 @@ class JoinState(TimedState):
         """Return the fields of the join, then the side, the reason and the watermark of that side."""
         return super().late_fields(append(StructType(nullable(self.output([source]))), _LATE_SIDE))
 
-    def typed(self, source: StructType) -> StateFactory:
-        return self.factory.for_fields(KEYS, self.join_of(source).value)
+    def value_field(self, source: StructType) -> StructField:
+        return self.join_of(source).value
 
     def updater(self, source: StructType) -> JoinUpdater:
         left, right = _sides_of(source)
@@ -305,19 +306,15 @@ class JoinUpdater(TimedUpdater):
     times: tuple[EventTime, ...]
 
     def feed(
-        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
+        self,
+        state: RemovableMapState[bytes],
+        tuples: Sequence[Row],
+        time: int,
+        collector: TridentCollector,
+        newest: Newests | None = None,
     ) -> None:
-        rows = [[row[1 + number] for row in tuples if row[0] == number] for number in (0, 1)]
-        partitions = [
-            encode_keys([[row[name] for name in time.by] for row in given])
-            for time, given in zip(self.times, rows, strict=True)
-        ]
-        rows = [
-            without_partition(given) if time.is_carrying else given
-            for time, given in zip(self.times, rows, strict=True)
-        ]
-        timed = [_timed(*each) for each in zip(self.join.sides, rows, partitions, strict=True)]
-        fed = self.join.feed(state, timed, time * (MICROS // MILLIS))
+        rows, timed = self._sides(tuples)
+        fed = self.join.feed(state, timed, time * (MICROS // MILLIS), newest)
         for number, refused in enumerate(fed.refused):
             passed = fed.watermarks[number]
             watermark = None if passed is None else moment(passed)
@@ -328,8 +325,25 @@ class JoinUpdater(TimedUpdater):
         for left, right in fed.joined:
             collector.emit((False, self.result.values(left, right)))
 
+    def keys(self, tuples: Sequence[Row]) -> list[Key]:
+        names = [side.keys for side in self.join.sides]
+        return [[row[1 + row[0]][name] for name in names[row[0]]] for row in tuples]
+
+    def newest(self, tuples: Sequence[Row], time: int) -> Newests:
+        return self.join.newest(self._sides(tuples)[1], time * (MICROS // MILLIS))
+
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
         return in_millis(self.join.next_due_at(state))
+
+    def _sides(self, tuples: Sequence[Row]) -> tuple[list[list[Row]], list[list[TimedRow]]]:
+        """Return the rows of each side, and those as the join takes them."""
+        rows = [[row[1 + number] for row in tuples if row[0] == number] for number in (0, 1)]
+        partitions = [encode_keys(keys_of_rows(given, time.by)) for time, given in zip(self.times, rows, strict=True)]
+        rows = [
+            without_partition(given) if time.is_carrying else given
+            for time, given in zip(self.times, rows, strict=True)
+        ]
+        return rows, [_timed(*each) for each in zip(self.join.sides, rows, partitions, strict=True)]
 
     def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
         found = zip(_SIDES, self.join.watermarks(state), strict=True)

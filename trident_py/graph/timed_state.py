@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar, Self
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, frozen
 from pyspark.sql.types import StructField, StructType
 
-from coordinators.record.store import TopologyIdentity
-from coordinators.values.attempt import CommitToken, TransactionAttempt
+from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
 from trident_py.errors import TopologyError
 from trident_py.graph.event_time import PARTITION, EventTime, described_times, watermark_details
@@ -19,118 +18,21 @@ from trident_py.graph.flow import Flow, project_step
 from trident_py.graph.graph import Node, RowFlow, RowWise
 from trident_py.graph.output import Output, OutputPlace, described_state
 from trident_py.graph.outputs import NewValues
+from trident_py.graph.timed_participants import TaskedTimedParticipant, TimedParticipant
+from trident_py.graph.timed_updater import VALUES, KeyGroups, TimedUpdater
 from trident_py.graph.tracing import carry, traced, with_partition
-from trident_py.interfaces.collector import TridentCollector
-from trident_py.interfaces.context import Metrics
-from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import Columns, RemovableMapState, StateFactory, StateKind
+from trident_py.interfaces.states import TASKS, StateFactory, StateKind, TaskedState
 from trident_py.participants.context import ParticipantContext
-from trident_py.participants.participant import CommitRows, Participant, earliest
-from trident_py.participants.states import StateParticipant
-from trident_py.rows.row import Row, row_class
+from trident_py.participants.participant import Participant
 from trident_py.rows.schema import append, schema_of
-from trident_py.states.changes import UpdateCollector
 from trident_py.states.shards import made
-
-VALUES = ("is_late", "row")
-"""The fields that an updater emits in event time: the row of the stream of late rows, or of the stream of results."""
+from trident_py.windows.key_groups import GROUPS
+from trident_py.windows.window_store import KEYS
 
 _LATE = schema_of("late_reason string, late_watermark timestamp")
 """The last fields of late rows: the reason, and the watermark that the row was compared with."""
 
 log = logging.getLogger(__name__)
-
-
-class TimedUpdater(ABC):
-    """Adds the rows of a batch to a state, and emits what follows from them, or from the time."""
-
-    @abstractmethod
-    def feed(
-        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
-    ) -> None:
-        """Feed the rows of a batch (maybe none), at the time of its transaction, in milliseconds since 1970.
-
-        In event time, emit `VALUES`.
-        """
-
-    @abstractmethod
-    def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
-        """Return the transaction time, in milliseconds since 1970, at which something is emitted without more rows.
-
-        None if nothing is emitted by time.
-        """
-
-    def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
-        """Return each watermark, in seconds since 1970, by the name of its metric; none before the first row."""
-        return {}
-
-
-@define(kw_only=True)
-class TimedParticipant(StateParticipant):
-    """Feeds the rows of the batch to an updater, at the time of its transaction.
-
-    Attributes:
-        inputs: the fields of the rows.
-        outputs: the fields of what the updater emits.
-        kind: see `Output.kind`; for messages.
-        metrics: receives the watermarks, in seconds since 1970.
-        drops_late: whether there can be late rows, and no stream takes them.
-    """
-
-    updater: TimedUpdater
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    kind: str
-    metrics: Metrics = field(factory=Metrics)
-    drops_late: bool = False
-    _next_at: int | None = field(default=None, init=False)
-    _has_told: bool = field(default=False, init=False)
-
-    def next_window_at(self) -> int | None:
-        """Return the next time after the last transaction."""
-        return earliest([self._next_at, super().next_window_at()])
-
-    def recover(self, topology: TopologyIdentity, epoch: int) -> CommitToken | None:
-        """Raise the state's fence, and read the stored times."""
-        recovered = super().recover(topology, epoch)
-        self._look_again()
-        return recovered
-
-    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
-        collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
-        rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
-        self.updater.feed(self._rows, rows, tx.time, collector)
-        self._look_again()
-        if self.drops_late:
-            self._tell_late(tx, any(is_late for is_late, _ in collector.rows))
-        return collector.rows
-
-    def _tell_late(self, tx: SinkTransaction, has_late: bool) -> None:
-        if has_late and not self._has_told:
-            self._has_told = True
-            log.warning(
-                "%s %s, attempt %s: some late rows are left out, and nothing reads late_rows(); this is logged once",
-                *(self.kind, self.name, tx.attempt),
-            )
-
-    def try_commit(self, tx: SinkTransaction, receipt: Any) -> bool:
-        """Do nothing: rows only wait here, and what fails when their time has come isn't the batch's."""
-        return True
-
-    def apply(self, tx: SinkTransaction, rows: CommitRows) -> None:
-        if not tx.attempt.is_trial:
-            super().apply(tx, rows)
-
-    def _look_again(self) -> None:
-        self._next_at = self.updater.next_window_at(self._rows)
-        for metric, watermark in self.updater.watermarks(self._rows).items():
-            self.metrics.set(f"{self.name}.{metric}", watermark)
-
-    @property
-    def _rows(self) -> RemovableMapState[bytes]:
-        if isinstance(self.state, RemovableMapState):
-            return self.state
-        raise AssertionError(f"state {self.name!r} was not checked")
 
 
 @frozen(kw_only=True)
@@ -157,6 +59,16 @@ class TimedState(Output):
     def event_time(self) -> EventTime | None:
         """The event time of the only input, or None."""
         return self.times[0] if self.times else None
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of keys, in which tasks change the state; 1: all keys are together."""
+        return GROUPS if self.factory.placement == TASKS else 1
+
+    @property
+    def stored_identity(self) -> dict[str, Json]:
+        """The facts of the factory, and of how it is used, that the stored data depends on."""
+        return {"groups": self.groups, **self.factory.identity()}
 
     @property
     def details(self) -> dict[str, Json]:
@@ -192,18 +104,23 @@ class TimedState(Output):
     def participant(self, place: OutputPlace, context: ParticipantContext) -> Participant:
         downstream, following = place.downstream(context)
         origins = place.new_values.origins if place.new_values else ()
-        return TimedParticipant(
-            name=self.name,
-            state=made(self.typed(place.source), context.config, context.metrics),
-            updater=self.updater(place.source),
-            inputs=place.fields.names,
-            outputs=VALUES if self.times else self.output([place.source]).names,
-            kind=self.kind,
-            metrics=context.metrics,
-            drops_late=bool(self.times) and not reads_late(origins),
-            downstream=downstream,
-            downstream_outputs=following,
-        )
+        state = made(self.typed(place.source), context.config, context.metrics)
+        late = [each.operation.fields for each in origins if isinstance(each.operation, LateRows)]
+        made_of: dict[str, Any] = {
+            "name": self.name,
+            "state": state,
+            "groups": KeyGroups(self.updater(place.source), self.groups),
+            "inputs": place.fields.names,
+            "outputs": VALUES if self.times else place.emits.names,
+            "kind": self.kind,
+            "metrics": context.metrics,
+            "drops_late": bool(self.times) and not late,
+            "downstream": downstream,
+            "downstream_outputs": following,
+        }
+        if isinstance(state, TaskedState) and place.by_tasks and context.spark:
+            return TaskedTimedParticipant(**made_of, streams=[place.emits, *late[:1]], spark=context.spark)
+        return TimedParticipant(**made_of)
 
     def shared(self, field: StructField, source: StructType, is_rowwise: RowWise) -> Self:
         return evolve(self, tag=field.name)
@@ -239,13 +156,20 @@ class TimedState(Output):
     def output(self, inputs: Sequence[StructType]) -> StructType:
         """Return the fields of the results."""
 
-    @abstractmethod
     def typed(self, source: StructType) -> StateFactory:
         """Return the factory with the types of the stored data.
 
         Raises:
             StateError: the state can't hold such data.
         """
+        value = self.value_field(source)
+        if self.groups > 1:
+            value = StructField(f"{value.name}_{self.groups}", value.dataType, value.nullable)
+        return self.factory.for_fields(KEYS, value)
+
+    @abstractmethod
+    def value_field(self, source: StructType) -> StructField:
+        """Return the value field of the state; its name tells the facts that the stored data depends on."""
 
     @abstractmethod
     def updater(self, source: StructType) -> TimedUpdater:
@@ -303,14 +227,6 @@ def late_rows(title: str, results: Node) -> LateRows:
 def reads_late(origins: Iterable[Node]) -> bool:
     """Return whether one of these streams of new values is that of the late rows."""
     return any(isinstance(each.operation, LateRows) for each in origins)
-
-
-def without_partition(rows: Sequence[Row]) -> list[Row]:
-    """Return rows without their first field, in which they carry their partition."""
-    if not rows:
-        return []
-    make = row_class(tuple(rows[0]._fields[1:]))._make
-    return [make(row[1:]) for row in rows]
 
 
 def check_fenced(factory: StateFactory, what: str) -> None:

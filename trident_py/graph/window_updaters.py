@@ -14,19 +14,24 @@ from attrs import frozen
 from coordinators.values.transaction_time import MILLIS
 from trident_py.graph.aggregation import AggregateCall
 from trident_py.graph.panes import NEWEST, OLDEST, PANE, VALUE, PaneAggregation
-from trident_py.graph.timed_state import TimedUpdater
+from trident_py.graph.timed_updater import Newests, TimedUpdater
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
-from trident_py.interfaces.states import RemovableMapState
+from trident_py.interfaces.states import Key, RemovableMapState
 from trident_py.rows.moments import in_millis, micros_of, moment
 from trident_py.rows.row import Row, row_class
 from trident_py.states.keys import UNGROUPED, encode_key, encode_keys
-from trident_py.windows.event_store import EventWindows, TimedRow
+from trident_py.windows.event_store import EventWindows, TimedRow, newest_of
 from trident_py.windows.window_store import WindowRows
 from trident_py.windows.windows import MICROS
 from trident_py.worker.accumulators import Accumulator, MergingAccumulator
 from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import Values, prepared
+
+
+def keys_of_rows(tuples: Sequence[Row], names: Sequence[str]) -> list[Key]:
+    """Return the values of these fields of each row."""
+    return [[row[name] for name in names] for row in tuples]
 
 
 @frozen(kw_only=True)
@@ -98,7 +103,12 @@ class ArrivalUpdater(TimedUpdater):
     rows: WindowRows
 
     def feed(
-        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
+        self,
+        state: RemovableMapState[bytes],
+        tuples: Sequence[Row],
+        time: int,
+        collector: TridentCollector,
+        newest: Newests | None = None,
     ) -> None:
         now = time * (MICROS // MILLIS)
         if self.rows.window.is_timed:
@@ -117,6 +127,9 @@ class ArrivalUpdater(TimedUpdater):
             return None
         return in_millis(self.rows.next_firing_at(state, UNGROUPED))
 
+    def keys(self, tuples: Sequence[Row]) -> list[Key]:
+        return keys_of_rows(tuples, self.aggregation.keys)
+
 
 @frozen(kw_only=True)
 class EventUpdater(TimedUpdater):
@@ -134,10 +147,16 @@ class EventUpdater(TimedUpdater):
     is_carrying: bool = False
 
     def feed(
-        self, state: RemovableMapState[bytes], tuples: Sequence[Row], time: int, collector: TridentCollector
+        self,
+        state: RemovableMapState[bytes],
+        tuples: Sequence[Row],
+        time: int,
+        collector: TridentCollector,
+        newest: Newests | None = None,
     ) -> None:
         with in_user_code(lambda: f"in {self.aggregation.title}"), localcontext(EXACT_DECIMALS):
-            fed = self.rows.feed(state, self.timed(tuples), time * (MICROS // MILLIS))
+            moved = newest[0] if newest else None
+            fed = self.rows.feed(state, self.timed(tuples), time * (MICROS // MILLIS), moved)
             first = next(fed.fired, None)
         watermark = None if fed.watermark is None else moment(fed.watermark)
         for number, why in fed.refused:
@@ -152,6 +171,13 @@ class EventUpdater(TimedUpdater):
 
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
         return in_millis(self.rows.next_firing_at(state))
+
+    def keys(self, tuples: Sequence[Row]) -> list[Key]:
+        return keys_of_rows(tuples, self.aggregation.keys)
+
+    def newest(self, tuples: Sequence[Row], time: int) -> Newests:
+        with in_user_code(lambda: f"in {self.aggregation.title}"):
+            return [newest_of(self.rows.rules, self.timed(tuples), time * (MICROS // MILLIS))]
 
     def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
         found = self.rows.watermark(state)
@@ -172,9 +198,7 @@ class TimedRows(ABC):
 
     def __call__(self, tuples: Sequence[Row]) -> list[TimedRow]:
         """Return a row of the windows for each of ``tuples``."""
-        partitions, keys = (
-            encode_keys([[row[name] for name in names] for row in tuples]) for names in (self.by, self.keys)
-        )
+        partitions, keys = (encode_keys(keys_of_rows(tuples, names)) for names in (self.by, self.keys))
         return [
             TimedRow(*self.times(row), partition, key, self.stored(row))
             for partition, key, row in zip(partitions, keys, tuples, strict=True)

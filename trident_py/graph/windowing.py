@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Self
 
 from attrs import evolve, frozen
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
@@ -16,7 +16,8 @@ from trident_py.graph.event_time import EventTime, EventTimeArguments, event_win
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Node, RowFlow
 from trident_py.graph.panes import VALUE, PaneAggregation
-from trident_py.graph.timed_state import TimedState, TimedUpdater, check_fenced, check_keeps, reads_late
+from trident_py.graph.timed_state import TimedState, check_fenced, check_keeps, reads_late
+from trident_py.graph.timed_updater import TimedUpdater
 from trident_py.graph.window_updaters import (
     ArrivalUpdater,
     EventUpdater,
@@ -31,7 +32,7 @@ from trident_py.interfaces.states import StateFactory
 from trident_py.operations.builtin import NativeAggregator
 from trident_py.rows.schema import append, check_comparable, fields_text, names_of, schema_of, select, shown
 from trident_py.windows.event_store import EventWindows
-from trident_py.windows.window_store import KEYS, WindowRows
+from trident_py.windows.window_store import WindowRows
 from trident_py.windows.windows import ArrivalWindow, PanedWindow, SessionWindow, Window
 
 BOUNDS = schema_of("window_start timestamp, window_end timestamp")
@@ -62,7 +63,7 @@ class WindowState(TimedState):
     @property
     def fixed(self) -> frozenset[str]:
         """The facts that the stored rows depend on."""
-        return frozenset({"window", "fields", "timestamp"})
+        return frozenset({"window", "fields", "timestamp", "groups"})
 
     def identity(self, source: StructType, shards: int) -> dict[str, Json]:
         """Return the window, its keys and fields, the aggregator, and the facts of the factory."""
@@ -75,7 +76,11 @@ class WindowState(TimedState):
             "fields": fields_text(self.stored_fields(source)),
             **(self.event_time.identity if self.event_time else {}),
         }
-        return {**made_of, **self.call.identity, **self.factory.identity()}
+        return {**made_of, **self.call.identity, **self.stored_identity}
+
+    @property
+    def groups(self) -> int:
+        return super().groups if self.keys else 1
 
     def described(self) -> str:
         span = "session" if isinstance(self.window, SessionWindow) else "pane"
@@ -128,10 +133,9 @@ class WindowState(TimedState):
         # Rows without any field can't be counted.
         return select(source, list(dict.fromkeys([*self.keys, *seen.names, *timestamp])) or self.in_fields[:1])
 
-    def typed(self, source: StructType) -> StateFactory:
+    def value_field(self, source: StructType) -> StructField:
         time = self.event_time
-        rows = self._by_event_time(source, time) if time else self._by_arrival(source)
-        return self.factory.for_fields(KEYS, rows.value)
+        return (self._by_event_time(source, time) if time else self._by_arrival(source)).value
 
     def updater(self, source: StructType) -> TimedUpdater:
         (seen, results), panes = self._seen_and_results(source), self._panes

@@ -9,6 +9,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
+from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
@@ -437,26 +438,38 @@ class StagingState(FencedState[T]):
 
 
 class StateChange(ABC):
-    """The effect of a batch's rows on a state.
-
-    Attributes:
-        places: the positions of the fields that determine the partition of a row.
-        fields: the number of fields of the rows.
-    """
-
-    @property
-    @abstractmethod
-    def places(self) -> Sequence[int]:
-        """See `StateChange`."""
+    """The effect of a batch's rows on a state, partition by partition."""
 
     @property
     @abstractmethod
     def fields(self) -> int:
-        """See `StateChange`."""
+        """The number of fields of the rows."""
 
     @abstractmethod
-    def apply(self, state: MapState[Any], columns: Columns) -> None:
-        """Change ``state``, which has the keys of one partition, by the rows with these values of each field."""
+    def partitions(self, columns: Columns, count: int) -> Sequence[int]:
+        """Return the partition of each row, as a number below ``count``; rows have these values of each field."""
+
+    @abstractmethod
+    def apply(self, state: MapState[Any], columns: Columns, partition: int) -> Sequence[Emitted]:
+        """Change ``state`` by the rows of one partition; return what the driver receives.
+
+        ``state`` has the keys of the partition. The rows have these values of each field.
+        """
+
+
+@frozen(kw_only=True)
+class Emitted:
+    """Rows that a change emits in a task.
+
+    Attributes:
+        place: rows of a lower place come first.
+        stream: the number of their stream, if there are several.
+        rows: an Arrow record batch without its schema.
+    """
+
+    place: int
+    stream: int = 0
+    rows: bytes
 
 
 class TaskedState(StagingState[T], TaskReadableState):
@@ -472,7 +485,8 @@ class TaskedState(StagingState[T], TaskReadableState):
         """Prepare to change the state by the rows of ``frame``, partition by partition.
 
         Returns:
-            A frame that, when run, stages the new values; its rows are the reports. None: ``tx`` is committed already.
+            A frame that, when run, stages the new values. Its rows are the reports, whose last field is an array of
+            `Emitted`. None: ``tx`` is committed already.
 
         Raises:
             FencedError: a newer epoch has recovered this state.
@@ -482,6 +496,8 @@ class TaskedState(StagingState[T], TaskReadableState):
     @abstractmethod
     def replace_staged(self, reports: Sequence[Sequence[Any]]) -> None:
         """Replace values by the staged values of these tasks, within the transaction that staged them.
+
+        The reports don't have what was emitted.
 
         Raises:
             StoreBusyException: the staged rows differ from the reports, or the tasks have read another transaction's

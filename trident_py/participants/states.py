@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from coordinators.record.store import TopologyIdentity
 from coordinators.values.attempt import CommitToken, TransactionAttempt
@@ -345,21 +346,21 @@ class UpdateParticipant(StateParticipant):
 
     Attributes:
         inputs: the fields of the rows that the updater receives.
-        outputs: the fields of the rows that it emits.
+        output: the fields of the rows that it emits.
         places: the positions of the inputs that determine a row's shard.
         parts: the number of partitions of a state with one shard; the updater is called for each.
     """
 
     updater: StateUpdater[Any]
     inputs: Sequence[str]
-    outputs: Sequence[str] = ()
+    output: StructType = field(factory=StructType)
     places: Sequence[int] = ()
     parts: int = 1
 
     def change(self, attempt: TransactionAttempt) -> Updated:
         """Return the effect of the rows of ``attempt``."""
         where = f"state {self.name!r}, attempt {attempt}"
-        return Updated(updater=self.updater, where=where, inputs=self.inputs, outputs=self.outputs, places=self.places)
+        return Updated(updater=self.updater, where=where, inputs=self.inputs, output=self.output, places=self.places)
 
     def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
         return self.change(tx.attempt).spread(shards_of(self.state) * self.parts, columns)

@@ -11,16 +11,15 @@ from attrs import define, evolve, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from coordinators.values.attempt import TransactionAttempt
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import StateChange, TaskedState
+from trident_py.interfaces.states import Emitted, StateChange, TaskedState
 from trident_py.participants.context import CommitSpark
 from trident_py.participants.participant import Collect
 from trident_py.participants.states import AggregateParticipant, Staged, StateParticipant, UpdateParticipant
 from trident_py.rows.row import column_values
 from trident_py.spark.frames import column, in_order, kept, map_batches, rows_of_frame
 from trident_py.spark.jobs import parallelism
-from trident_py.states.shards import shard_numbers
+from trident_py.states.changes import rows_emitted
 from trident_py.worker.failures import by_state
 
 PART = "_part"
@@ -34,28 +33,27 @@ class NumberedParts:
     """Adds the number of its partition to each row, in a task.
 
     Attributes:
-        places: the positions of the fields that determine it.
+        change: decides the partition of a row.
         parts: the number of partitions.
     """
 
-    places: Sequence[int]
+    change: StateChange
     parts: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over a partition, as a function for ``DataFrame.mapInArrow``."""
         for batch in batches:
-            values = [column_values(batch.column(place)) for place in self.places]
-            keys = list(zip(*values, strict=True)) if values else [()] * batch.num_rows
-            numbers = pa.array(shard_numbers(keys, self.parts), pa.int32())
-            yield batch.append_column(pa.field(PART, pa.int32(), nullable=False), numbers)
+            numbers = self.change.partitions([column_values(column) for column in batch.columns], self.parts)
+            column = pa.array(numbers, pa.int32())
+            yield batch.append_column(pa.field(PART, pa.int32(), nullable=False), column)
 
 
-def parted(frame: DataFrame, places: Sequence[int], parts: int) -> DataFrame:
-    """Bring the rows into so many partitions, by the fields at ``places``; each keeps the order of the batch."""
+def parted(frame: DataFrame, change: StateChange, parts: int) -> DataFrame:
+    """Bring the rows into so many partitions, as ``change`` divides them; each keeps the order of the batch."""
     if parts == 1:
         return in_order(frame, lambda given: given.repartition(1))
     target = StructType([*frame.schema.fields, _PART])
-    numbered = map_batches(frame, frame.columns, NumberedParts(tuple(places), parts), target, classify=by_state)
+    numbered = map_batches(frame, frame.columns, NumberedParts(change, parts), target, classify=by_state)
     return in_order(numbered, lambda given: given.repartitionById(parts, column(PART))).drop(PART)
 
 
@@ -64,6 +62,7 @@ class KeptRows:
     """The receipt of a batch that changes the state in the commit: its rows, which the executors keep."""
 
     frame: DataFrame
+    change: StateChange
 
 
 @define(kw_only=True, slots=False)  # the two below have another base with slots
@@ -87,8 +86,10 @@ class TaskedParticipant(StateParticipant):
 
     def prepare(self, tx: SinkTransaction, frame: DataFrame, collect: Collect) -> KeptRows:
         """Keep the rows of the batch in the executors, by partition."""
-        change = self.change_of(tx.attempt)
-        return KeptRows(kept(parted(frame, change.places, self.parts_of(frame))))
+        parts = self.parts_of(frame)
+        change = self.change_of(tx, parts)
+        rows = kept(parted(frame, change, parts))
+        return KeptRows(rows, self.informed(change, rows, collect))
 
     def before_commit(self, tx: SinkTransaction, receipt: Any) -> Any:
         """Let tasks change the values as of the transaction before; return their reports."""
@@ -96,7 +97,7 @@ class TaskedParticipant(StateParticipant):
             return receipt
         self._ensure_wanted()
         with self.spark.running(tx.attempt):
-            reports = self.state.update(tx, self.change_of(tx.attempt), receipt.frame)
+            reports = self.state.update(tx, receipt.change, receipt.frame)
             return Staged(rows_of_frame(reports) if reports is not None else pa.table({}))
 
     def receipt_rows(self, receipt: Any) -> int | None:
@@ -111,12 +112,22 @@ class TaskedParticipant(StateParticipant):
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
         if not isinstance(receipt, Staged):
             return super()._prepared_change(tx, receipt)
-        self.state.replace_staged(list(zip(*map(column_values, receipt.reports.columns), strict=True)))
-        return []
+        *reports, emitted = map(column_values, receipt.reports.columns)
+        self.state.replace_staged(list(zip(*reports, strict=True)))
+        found = [Emitted(**each._asdict()) for several in emitted for each in several or ()]
+        return self.emitted(tx, sorted(found, key=lambda each: each.place))
 
     @abstractmethod
-    def change_of(self, attempt: TransactionAttempt) -> StateChange:
-        """Return the effect of the rows of ``attempt``."""
+    def change_of(self, tx: SinkTransaction, parts: int) -> StateChange:
+        """Return the effect of the rows of ``tx``, in so many partitions."""
+
+    def informed(self, change: StateChange, rows: DataFrame, collect: Collect) -> StateChange:
+        """Return ``change`` with the facts about all rows of the batch that it needs in each partition."""
+        return change
+
+    def emitted(self, tx: SinkTransaction, emitted: Sequence[Emitted]) -> list[tuple[Any, ...]]:
+        """Return the new values that tasks have emitted."""
+        return []
 
     @abstractmethod
     def parts_of(self, frame: DataFrame) -> int:
@@ -127,7 +138,7 @@ class TaskedParticipant(StateParticipant):
 class TaskedAggregateParticipant(TaskedParticipant, AggregateParticipant):
     """``persistent_aggregate`` in tasks: as many partitions of keys as Spark runs tasks at once."""
 
-    def change_of(self, attempt: TransactionAttempt) -> StateChange:
+    def change_of(self, tx: SinkTransaction, parts: int) -> StateChange:
         return self.change
 
     def parts_of(self, frame: DataFrame) -> int:
@@ -138,8 +149,11 @@ class TaskedAggregateParticipant(TaskedParticipant, AggregateParticipant):
 class TaskedUpdateParticipant(TaskedParticipant, UpdateParticipant):
     """``partition_persist`` in tasks: the updater is called for each partition, even without rows."""
 
-    def change_of(self, attempt: TransactionAttempt) -> StateChange:
-        return self.change(attempt)
+    def change_of(self, tx: SinkTransaction, parts: int) -> StateChange:
+        return self.change(tx.attempt)
+
+    def emitted(self, tx: SinkTransaction, emitted: Sequence[Emitted]) -> list[tuple[Any, ...]]:
+        return rows_emitted(emitted, self.output)
 
     def parts_of(self, frame: DataFrame) -> int:
         return self.parts

@@ -47,6 +47,7 @@ def _placed(graph: Graph, node: Node, output: Output, *, by_tasks: bool) -> Outp
     return OutputPlace(
         output=output,
         source=node.inputs[0].schema or StructType(),
+        emits=node.schema or StructType(),
         shards=shards_of(graph, node, output),
         spread_by=fields_before(node.inputs[0]),
         new_values=_new_values(graph, node),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
+from pyspark.sql.types import StructType
 
 from coordinators.values.error_text import error_text
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregator
 from trident_py.interfaces.states import (
     Columns,
+    Emitted,
     MapState,
     State,
     StateChange,
@@ -21,11 +23,16 @@ from trident_py.interfaces.states import (
     combiner_updater,
     reducer_updater,
 )
-from trident_py.rows.row import row_class
+from trident_py.rows.batches import read_batch, write_batch
+from trident_py.rows.row import row_class, rows_of
+from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.states.keys import encode_key, keys_of
-from trident_py.states.shards import spread_over
+from trident_py.states.shards import shard_numbers, spread_over
 
 log = logging.getLogger(__name__)
+
+EMITTED_ROWS = 64 * 1024
+"""So many rows are sent to the driver in one piece."""
 
 
 @frozen(kw_only=True)
@@ -42,15 +49,15 @@ class Aggregated(StateChange):
     inputs: Sequence[str] = ()
 
     @property
-    def places(self) -> Sequence[int]:
-        return range(self.keys)
-
-    @property
     def fields(self) -> int:
         return self.keys + (1 if isinstance(self.aggregator, CombinerAggregator) else len(self.inputs))
 
-    def apply(self, state: MapState[Any], columns: Columns) -> None:
+    def partitions(self, columns: Columns, count: int) -> Sequence[int]:
+        return shard_numbers(keys_of(columns, self.keys), count)
+
+    def apply(self, state: MapState[Any], columns: Columns, partition: int) -> Sequence[Emitted]:
         state.multi_update(*self.updaters(columns))
+        return ()
 
     def updaters(self, columns: Columns) -> tuple[list[tuple[Any, ...]], list[ValueUpdater[Any]]]:
         """Return keys, and for each an updater of its value; a reducer has each key once."""
@@ -84,6 +91,22 @@ class UpdateCollector(TridentCollector):
         log.error("%s: reported %s", self.where, error_text(error))
 
 
+def emitted_rows(rows: Sequence[Sequence[Any]], schema: StructType, place: int, stream: int = 0) -> list[Emitted]:
+    """Return rows of these fields for the driver.
+
+    Raises:
+        TypeError: a value doesn't have the type of its field.
+    """
+    some = (rows[first : first + EMITTED_ROWS] for first in range(0, len(rows), EMITTED_ROWS))
+    return [Emitted(place=place, stream=stream, rows=write_batch(arrow_table(each, schema))) for each in some]
+
+
+def rows_emitted(emitted: Iterable[Emitted], schema: StructType) -> list[tuple[Any, ...]]:
+    """Return the rows that `emitted_rows` was given."""
+    fields = arrow_schema(schema)
+    return [row for each in emitted for row in rows_of(read_batch(each.rows, fields))]
+
+
 @frozen(kw_only=True)
 class Updated(StateChange):
     """``partition_persist``: a user's updater, called for each partition, even if it has no rows.
@@ -91,21 +114,27 @@ class Updated(StateChange):
     Attributes:
         where: names state and attempt in errors.
         inputs: the fields of the rows that the updater receives.
-        outputs: the fields of the rows that it emits.
+        output: the fields of the rows that it emits.
+        places: the positions of the fields that determine the partition of a row.
     """
 
     updater: StateUpdater[Any]
     where: str
     inputs: Sequence[str]
-    outputs: Sequence[str]
-    places: Sequence[int]
+    output: StructType = field(factory=StructType)
+    places: Sequence[int] = ()
 
     @property
     def fields(self) -> int:
         return len(self.inputs)
 
-    def apply(self, state: MapState[Any], columns: Columns) -> None:
-        self._update(state, self._rows(columns), self._collector())
+    def partitions(self, columns: Columns, count: int) -> Sequence[int]:
+        return shard_numbers(keys_of([columns[place] for place in self.places] or columns, len(self.places)), count)
+
+    def apply(self, state: MapState[Any], columns: Columns, partition: int) -> Sequence[Emitted]:
+        collector = self._collector()
+        self._update(state, self._rows(columns), collector)
+        return emitted_rows(collector.rows, self.output, partition)
 
     def spread(self, shards: Sequence[State], columns: Columns) -> list[tuple[Any, ...]]:
         """Let the updater change each shard by its rows; return what it emits."""
@@ -122,4 +151,4 @@ class Updated(StateChange):
         return list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
 
     def _collector(self) -> UpdateCollector:
-        return UpdateCollector(self.where, self.outputs)
+        return UpdateCollector(self.where, self.output.names)

@@ -457,7 +457,8 @@ class GroupedStream:
         fires in the transaction that moves the watermark to its time, and late rows go to `Stream.late_rows`.
 
         Args:
-            function: it runs in the driver's process, and receives all fields of the rows.
+            function: it receives all fields of the rows. It runs in the driver's process, or in Spark's tasks if the
+                ``store`` says so; the timers then fire in this order within each of 16 groups of keys.
             store: the store of the values and timers, for this function only: a fenced state such as `PostgresState`.
                 None: a SQLite database in the ``state_dir``, under the name of the stream; set that with `name`.
             **event_time: ``timestamp``, ``watermark``, ``idle``, ``by`` and ``max_ahead``, see `EventTimeOptions`.

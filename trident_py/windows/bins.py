@@ -13,6 +13,7 @@ from attrs import define
 
 from trident_py.errors import StateError
 from trident_py.interfaces.states import RemovableMapState
+from trident_py.rows.batches import read_batch, write_batch
 
 SEAL_BYTES = 64 * 1024
 """A chunk of more bytes is full: it isn't written again."""
@@ -72,15 +73,3 @@ class Bins:
 
 def _key(name: int, slot: int) -> tuple[str, int]:
     return str(name), slot
-
-
-def write_batch(rows: pa.Table) -> bytes:
-    """Return all rows as one Arrow record batch without its schema, which preserves every Spark type."""
-    batches = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-    stored: bytes = batches[0].serialize().to_pybytes()
-    return stored
-
-
-def read_batch(value: bytes, fields: pa.Schema) -> pa.RecordBatch:
-    """Return the rows that `write_batch` has written."""
-    return pa.ipc.read_record_batch(pa.py_buffer(value), fields)

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
 from attrs import field, frozen
@@ -30,12 +30,15 @@ from trident_py.windows.watermark import PartitionProgress, Refusal, Watermark, 
 from trident_py.windows.window_store import value_field
 from trident_py.windows.windows import DurationWindow, SessionWindow
 
-_HEAD = ("head", 0)
-"""Texts of groups begin with a bracket, and bins are numbers."""
+HEAD = ("head", 0)
+"""The key of the head. Texts of groups begin with a bracket, and bins are numbers."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 W = TypeVar("W", DurationWindow, SessionWindow)
+
+Newest: TypeAlias = Mapping[str, int]
+"""By partition of a watermark, the time to which the rows of a transaction move it."""
 
 
 @frozen
@@ -73,7 +76,12 @@ class Judged:
 
 
 def judge(
-    rules: Watermark, before: WatermarkProgress, rows: Sequence[TimedRow], now: int, late_before: int | None
+    rules: Watermark,
+    before: WatermarkProgress,
+    rows: Sequence[TimedRow],
+    now: int,
+    late_before: int | None,
+    newest: Newest | None = None,
 ) -> Judged:
     """Find the rows that are late, and let the others, and they, move the watermark.
 
@@ -83,12 +91,15 @@ def judge(
         rows: the rows of the transaction.
         now: the time of the transaction.
         late_before: rows before this time are late.
+        newest: where all rows of the transaction move partitions; None: ``rows`` are all.
     """
     judged = [(row, rules.refusal(row.at, now, late_before)) for row in rows]
+    if newest is None:
+        newest = newest_of(rules, rows, now)
     return Judged(
         accepted=[row for row, why in judged if why is None],
         refused=[(number, why) for number, (_, why) in enumerate(judged) if why is not None],
-        progress=rules.advance(before, now, _newest(judged, now + rules.max_ahead)),
+        progress=rules.advance(before, now, newest),
     )
 
 
@@ -144,17 +155,20 @@ class EventWindows(ABC, Generic[W]):
         fields = [(each.name, each.dataType.simpleString()) for each in self.schema.fields]
         return value_field(f"{self.prefix}_{self.window.slug}", [fields, self.timestamp])
 
-    def feed(self, state: RemovableMapState[bytes], rows: Sequence[TimedRow], now: int) -> Fed:
+    def feed(
+        self, state: RemovableMapState[bytes], rows: Sequence[TimedRow], now: int, newest: Newest | None = None
+    ) -> Fed:
         """Add rows to windows, at the time of their transaction; iterate `Fed.fired` to the end.
 
         Args:
             state: a state with the fields `KEYS` and `value`, in a transaction.
             rows: the rows of the transaction; maybe none.
             now: its time in microseconds since the epoch.
+            newest: see `judge`.
         """
         head = self._head(state)
         late_before = self._bound(head.progress.watermark)
-        judged = judge(self.rules, head.progress, rows, now, late_before)
+        judged = judge(self.rules, head.progress, rows, now, late_before, newest)
         return Fed(
             refused=judged.refused,
             watermark=head.progress.watermark,
@@ -182,14 +196,14 @@ class EventWindows(ABC, Generic[W]):
             yield from self._due(bins, before, upto)
         after = EventHead(progress, bins.full)
         if after != head:
-            state.multi_put([_HEAD], [_stored(after)])
+            state.multi_put([HEAD], [_stored(after)])
 
     def _bound(self, watermark: int | None) -> int | None:
         """Return the last time that windows go by, up to the watermark; rows before it are late."""
         return None if watermark is None else watermark // self._grain * self._grain
 
     def _head(self, state: RemovableMapState[bytes]) -> EventHead:
-        (value,) = state.multi_get([_HEAD])
+        (value,) = state.multi_get([HEAD])
         return EventHead() if value is None else _restored(value)
 
     def _table(self, rows: Sequence[TimedRow]) -> pa.Table:
@@ -308,11 +322,14 @@ class PartialEventWindows(DurationEventWindows):
         return list(chain.from_iterable(map(rows_of, batches)))
 
 
-def _newest(judged: Sequence[tuple[TimedRow, Refusal | None]], most: int) -> dict[str, int]:
-    """Return the greatest time of each partition, of rows that move the watermark, and not after ``most``."""
-    newest: dict[str, int] = {}
-    for row, why in judged:
-        if row.newest is not None and why in (None, Refusal.LATE):
+def newest_of(rules: Watermark, rows: Sequence[TimedRow], now: int) -> dict[str, int]:
+    """Return the greatest time of each partition, of rows that move the watermark: late rows do, too.
+
+    A row that several rows share moves its partition at most as far as a row may be ahead of ``now``.
+    """
+    most, newest = now + rules.max_ahead, dict[str, int]()
+    for row in rows:
+        if row.newest is not None and rules.refusal(row.at, now, None) is None:
             moved = min(row.newest, most)
             newest[row.partition] = max(moved, newest.get(row.partition, moved))
     return newest

@@ -18,9 +18,9 @@ from pyspark.sql.types import StructType
 
 from trident_py.errors import StateError
 from trident_py.interfaces.states import RemovableMapState
+from trident_py.rows.batches import read_batch
 from trident_py.rows.row import rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
-from trident_py.windows.bins import read_batch
 from trident_py.windows.event_store import TimedRow
 from trident_py.windows.time_index import Entry, TimeIndex
 from trident_py.windows.watermark import Watermark

@@ -19,7 +19,7 @@ from attrs import field, frozen
 from pyspark.sql.types import StructField
 
 from trident_py.interfaces.states import RemovableMapState, StateFactory
-from trident_py.windows.event_store import TimedRow, judge, progress_line, progress_of
+from trident_py.windows.event_store import HEAD, Newest, TimedRow, judge, newest_of, progress_line, progress_of
 from trident_py.windows.join_keys import JoinedKeys, JoinSide, NewRows, Partners
 from trident_py.windows.time_index import StoredBin, TimeIndex
 from trident_py.windows.watermark import Refusal, WatermarkProgress
@@ -28,7 +28,6 @@ from trident_py.windows.window_store import value_field
 NO_KEY = ""
 """The key of a row with a null in its key fields: no row matches it. Texts of keys begin with a bracket."""
 
-_HEAD = ("head", 0)
 _JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
@@ -108,7 +107,17 @@ class TimeJoin:
         ]
         return value_field(self.slug, made_of)
 
-    def feed(self, state: RemovableMapState[bytes], rows: Sequence[Sequence[TimedRow]], now: int) -> JoinFed:
+    def newest(self, rows: Sequence[Sequence[TimedRow]], now: int) -> list[Newest]:
+        """Return where the rows of each side move its watermark, at the time ``now``."""
+        return [newest_of(side.rules, given, now) for side, given in zip(self.sides, rows, strict=True)]
+
+    def feed(
+        self,
+        state: RemovableMapState[bytes],
+        rows: Sequence[Sequence[TimedRow]],
+        now: int,
+        newest: Sequence[Newest] | None = None,
+    ) -> JoinFed:
         """Join the rows of a transaction; iterate `JoinFed.joined` to the end.
 
         Pairs of a key come in the order of the new rows, those of the left side first, then rows without a partner.
@@ -117,11 +126,12 @@ class TimeJoin:
             state: a state with the fields `KEYS` and `value`, in a transaction.
             rows: the rows of each side; maybe none. The key of one with a null in it is `NO_KEY`.
             now: the time of the transaction in microseconds since the epoch.
+            newest: where all rows of the transaction move each side's watermark; None: ``rows`` are all.
         """
-        head = self._head(state)
+        head, newest = self._head(state), self.newest(rows, now) if newest is None else newest
         judged = [
-            judge(side.rules, before, given, now, before.watermark)
-            for side, before, given in zip(self.sides, head.progress, rows, strict=True)
+            judge(side.rules, before, given, now, before.watermark, moved)
+            for side, before, given, moved in zip(self.sides, head.progress, rows, newest, strict=True)
         ]
         progress, accepted = tuple(each.progress for each in judged), [each.accepted for each in judged]
         return JoinFed(
@@ -164,7 +174,7 @@ class TimeJoin:
                 yield from keys.touch({key: ((), ()) for _, key in passed})
         after = _Head(progress, tuple(each.bins for each in due))
         if after != head:
-            state.multi_put([_HEAD], [_stored(after)])
+            state.multi_put([HEAD], [_stored(after)])
 
     def _without_key(self, rows: Sequence[Sequence[TimedRow]]) -> Iterator[Partners]:
         left, right = (
@@ -175,7 +185,7 @@ class TimeJoin:
         yield from ((None, values) for values in right)
 
     def _head(self, state: RemovableMapState[bytes]) -> _Head:
-        (value,) = state.multi_get([_HEAD])
+        (value,) = state.multi_get([HEAD])
         return _Head() if value is None else _restored(value)
 
 

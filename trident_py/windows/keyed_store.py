@@ -20,16 +20,13 @@ from attrs import define, field, frozen
 from pyspark.sql.types import StructField, StructType
 
 from trident_py.interfaces.states import RemovableMapState
+from trident_py.rows.batches import read_batch, write_batch
 from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
-from trident_py.windows.bins import read_batch, write_batch
-from trident_py.windows.event_store import progress_line, progress_of
+from trident_py.windows.event_store import HEAD, progress_line, progress_of
 from trident_py.windows.time_index import StoredBin
 from trident_py.windows.watermark import WatermarkProgress
 from trident_py.windows.window_store import value_field
-
-_HEAD = ("head", 0)
-"""Texts of keys begin with a bracket, and bins are numbers."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
@@ -105,7 +102,7 @@ class KeyedStore:
 
     def head(self, state: RemovableMapState[bytes]) -> KeyedHead:
         """Return the head, or that of an empty state."""
-        (value,) = state.multi_get([_HEAD])
+        (value,) = state.multi_get([HEAD])
         if value is None:
             return KeyedHead()
         found = json.loads(bytes(value))
@@ -116,7 +113,7 @@ class KeyedStore:
         """Store the head."""
         bins = [(name, each.full, each.least) for name, each in head.bins.items()]
         line = {**progress_line(head.progress), "time": head.time, "bins": bins}
-        state.multi_put([_HEAD], [_JSON.encode(line).encode()])
+        state.multi_put([HEAD], [_JSON.encode(line).encode()])
 
     def read(self, state: RemovableMapState[bytes], keys: Sequence[str]) -> dict[str, KeyRecord]:
         """Return the record of each key."""

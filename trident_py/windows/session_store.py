@@ -21,9 +21,10 @@ import pyarrow as pa
 from attrs import evolve, field, frozen
 
 from trident_py.interfaces.states import RemovableMapState
+from trident_py.rows.batches import read_batch, write_batch
 from trident_py.rows.row import Row, row_class
 from trident_py.states.keys import decode_key, encode_key
-from trident_py.windows.bins import SEAL_BYTES, Bins, read_batch, write_batch
+from trident_py.windows.bins import SEAL_BYTES, Bins
 from trident_py.windows.event_store import EventWindows, FiredWindow, TimedRow
 from trident_py.windows.windows import SessionWindow
 

@@ -22,7 +22,7 @@ from trident_py.errors import FailedException, StateError
 from trident_py.graph.graph import Graph
 from trident_py.graph.output import output_of
 from trident_py.graph.queries import StateQuery, state_queries, static_states
-from trident_py.graph.timed_state import TimedParticipant
+from trident_py.graph.timed_participants import TimedParticipant
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import TopologyContext
 from trident_py.interfaces.spouts import ITridentSpout, Replay

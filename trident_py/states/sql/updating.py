@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
@@ -17,7 +17,7 @@ from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import Key, RemovableMapState, StateChange, TaskedState, TaskReader, ValueUpdater
 from trident_py.rows.row import column_values
-from trident_py.rows.schema import arrow_table
+from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
 from trident_py.states.fenced import Expiry
 from trident_py.states.keys import encode_keys
 from trident_py.states.sql.columns import naming_unfit
@@ -28,10 +28,13 @@ from trident_py.states.sql.state import RemovedRows, updated_values
 from trident_py.states.sql.table import READ_MAX, TOKEN, Staging, Table
 from trident_py.worker.failures import by_state, telling
 
-UPDATES = "task bigint, rows bigint, removed bigint, token string"
-"""The report of a task: its number, the numbers of keys that it has set and removed, and the token that it read."""
+UPDATES = schema_of(
+    "task bigint, rows bigint, removed bigint, token string, emitted array<struct<place:int,stream:int,rows:binary>>"
+)
+"""The report of a task: its number, the numbers of keys that it has set and removed, and the token that it read.
 
-_ARROW = pa.schema([("task", pa.int64()), ("rows", pa.int64()), ("removed", pa.int64()), ("token", pa.string())])
+The last field is what it has emitted, see `Emitted`.
+"""
 
 
 @frozen
@@ -140,10 +143,11 @@ class UpdateTask:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over a partition, as a function for ``DataFrame.mapInArrow``."""
         context = TaskContext.get()
-        yield self.updated(context.taskAttemptId() if context else 0, batches)
+        task, partition = (context.taskAttemptId(), context.partitionId()) if context else (0, 0)
+        yield self.updated(task, batches, partition)
 
-    def updated(self, task: int, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
-        """Change the state by ``batches``, as ``task``; return its report."""
+    def updated(self, task: int, batches: Iterator[pa.RecordBatch], partition: int = 0) -> pa.RecordBatch:
+        """Change the state by ``batches``, the rows of a partition, as ``task``; return its report."""
         given = list(batches)
         columns = [column_values(each) for each in pa.Table.from_batches(given).columns] if given else []
         database, where = self.staging.database, self.staging.where
@@ -155,13 +159,14 @@ class UpdateTask:
         ):
             state = TaskState(self.before, connection)
             token = stored_token(connection, self.before.table)
-            self.change.apply(state, columns or [[]] * self.change.fields)
+            emitted = self.change.apply(state, columns or [[]] * self.change.fields, partition)
             removed = [(*key, None) for key, value in state.changed.values() if value is REMOVE]
             kept = [(*key, value) for key, value in state.changed.values() if value is not REMOVE]
             for number, rows in ((task, kept), (~task, removed)):
                 self.staging.load(connection, number, self._arrow(rows))
-        report = {"task": task, "rows": len(kept), "removed": len(removed), "token": token}
-        return pa.RecordBatch.from_pylist([report], schema=_ARROW)
+        told = {"token": token, "emitted": [asdict(each) for each in emitted]}
+        report = {"task": task, "rows": len(kept), "removed": len(removed), **told}
+        return pa.RecordBatch.from_pylist([report], schema=arrow_schema(UPDATES))
 
     def _arrow(self, rows: Sequence[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
         columns = self.before.table.fields

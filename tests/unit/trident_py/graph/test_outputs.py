@@ -55,7 +55,7 @@ def test_an_updater_is_given_its_fields_and_a_sink_all(declared: Declared) -> No
     persist, write = (branch.output for branch in declared.plan.branches)
     assert persist is not None
     assert persist.fields == fields("n int, word string")
-    assert participant(persist).outputs == ["size"]
+    assert participant(persist).output == fields("size int")
     assert write is not None
     assert write.fields == fields("word string, n int")
     assert participant(write).sink is sink

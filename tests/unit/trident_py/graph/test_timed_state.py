@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
+from coordinators.takeover.changes import changed_words
 from coordinators.values.attempt import TransactionAttempt
 from trident_py.graph.event_time import EventTimeArguments
-from trident_py.graph.timed_state import TimedParticipant
-from trident_py.graph.windowing import window_state
+from trident_py.graph.timed_participants import TimedParticipant
+from trident_py.graph.timed_updater import KeyGroups
+from trident_py.graph.windowing import WindowState, window_state
 from trident_py.interfaces.config import TridentConfig
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
 from trident_py.operations.builtin import Count
 from trident_py.rows.schema import schema_of
+from trident_py.states.sql.postgres import PostgresState
 from trident_py.windows.window_store import LocalWindows
 from trident_py.windows.windows import TumblingCount, TumblingDuration, Window
 
@@ -24,20 +28,22 @@ TOPOLOGY = TopologyKey("windows", "8d1f", 1)
 SOURCE = schema_of("n bigint")
 
 
+def windowed(window: Window, keys: tuple[str, ...] = ()) -> WindowState:
+    factory = LocalWindows("windows", "some")
+    return window_state("window", "some", factory, window, keys, False, "n", Count(), "count", EventTimeArguments())
+
+
 class Emitted:
     """What a window has given."""
 
     def __init__(self, directory: Path, window: Window, epoch: int = 1) -> None:
         self.epoch = epoch
-        factory = LocalWindows("windows", "some")
-        operation = window_state(
-            "window", "some", factory, window, (), False, "n", Count(), "count", EventTimeArguments()
-        )
+        operation = windowed(window)
         self.rows: list[tuple[object, ...]] = []
         self.participant = TimedParticipant(
             name="some",
             state=operation.typed(SOURCE).make_state(TridentConfig(state_dir=directory), Metrics(), 0, 1),
-            updater=operation.updater(SOURCE),
+            groups=KeyGroups(operation.updater(SOURCE)),
             inputs=SOURCE.names,
             outputs=["count", "window_start", "window_end"][: 3 if window.is_timed else 1],
             kind=operation.kind,
@@ -74,3 +80,16 @@ def test_a_window_by_count_never_waits_for_time(tmp_path: Path, rows: int) -> No
     window.commit(1, rows, time=5_000)
     assert window.participant.next_window_at() is None
     window.participant.close()
+
+
+@pytest.mark.parametrize("keys", [(), ("n",)])
+def test_data_in_groups_of_keys_is_another_state_than_data_of_all_keys(keys: tuple[str, ...]) -> None:
+    """A window for all rows has no groups."""
+    driver, tasks = (
+        evolve(windowed(TumblingCount(5), keys), factory=PostgresState("host=here", table="kept", placement=placement))
+        for placement in ("driver", "tasks")
+    )
+    words = (each.identity(SOURCE, 1) for each in (driver, tasks))
+    assert changed_words(*words) == ["groups"] * len(keys)
+    assert "groups" in tasks.fixed
+    assert (driver.typed(SOURCE) == tasks.typed(SOURCE)) == (not keys)

@@ -12,12 +12,14 @@ from attrs import define
 from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.participants.test_staged import TX, Staging
 from tests.unit.trident_py.states.aggregators import Adding
+from tests.unit.trident_py.states.test_changes import Noting
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import StateChange, TaskedState
 from trident_py.participants.capabilities import Capabilities
 from trident_py.participants.context import CommitSpark
 from trident_py.participants.states import Staged
 from trident_py.participants.tasked import KeptRows, NumberedParts, TaskedAggregateParticipant
+from trident_py.states.changes import Aggregated, Updated
 from trident_py.states.shards import shard_numbers
 
 
@@ -25,7 +27,7 @@ class Reports:
     """A frame whose rows are the reports of two tasks."""
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - as Spark's
-        return pa.table({"task": [0, 1], "rows": [3, 0], "removed": [0, 1], "token": ["", ""]})
+        return pa.table({"task": [0, 1], "rows": [3, 0], "removed": [0, 1], "token": ["", ""], "emitted": [None, []]})
 
 
 class Changing(Staging, TaskedState[int]):
@@ -52,7 +54,7 @@ class Tagging(CommitSpark):
         yield None
 
 
-ROWS: Any = KeptRows("rows")  # type: ignore[arg-type]
+ROWS: Any = KeptRows("rows", Aggregated(aggregator=Adding(None), keys=1))  # type: ignore[arg-type]
 
 
 def made() -> tuple[Changing, TaskedAggregateParticipant, Tagging]:
@@ -98,9 +100,13 @@ def test_a_state_that_tasks_change_commits_alone_and_shares_its_commit_step_with
     assert Capabilities(takes_groups=True).committing_with([last.capabilities]).stages_in_commit
 
 
+def by(*places: int) -> Updated:
+    return Updated(updater=Noting(), where="here", inputs=["n", "word"], places=places)
+
+
 def test_rows_are_numbered_by_their_partitions_as_on_the_driver() -> None:
     batch = pa.record_batch({"n": [1, 2, 3], "word": ["a", None, "c"]})
-    (numbered,) = NumberedParts((1,), 7)(iter([batch]))
+    (numbered,) = NumberedParts(by(1), 7)(iter([batch]))
     assert numbered.column("_part").to_pylist() == shard_numbers([["a"], [None], ["c"]], 7)
-    (whole,) = NumberedParts((), 7)(iter([batch]))
+    (whole,) = NumberedParts(by(), 7)(iter([batch]))
     assert len(set(whole.column("_part").to_pylist())) == 1

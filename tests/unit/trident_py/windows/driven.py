@@ -16,7 +16,8 @@ from tests.transactions import begin
 from trident_py.graph.aggregation import AnyAggregator
 from trident_py.graph.event_time import EventTimeArguments
 from trident_py.graph.graph import RowFlow
-from trident_py.graph.timed_state import VALUES, TimedState
+from trident_py.graph.timed_state import TimedState
+from trident_py.graph.timed_updater import VALUES, TimedUpdater
 from trident_py.graph.windowing import WindowState, window_state
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.config import TridentConfig
@@ -24,7 +25,7 @@ from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.operations import Aggregator
 from trident_py.interfaces.sinks import SinkTransaction, TopologyKey, TransactionKey
 from trident_py.interfaces.states import FencedState, StateFactory
-from trident_py.rows.row import rows_of
+from trident_py.rows.row import Row, rows_of
 from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.states.changes import UpdateCollector
 from trident_py.states.maps import IBackingMap
@@ -130,14 +131,29 @@ class Driver:
         return [(self.now, self.commit(rows, attempt=1, again=fate in {"is replayed", "crashes"}))]
 
     def change(self, rows: Sequence[Any]) -> list[Any]:
-        updater = self.operation.updater(self.source)
-        fields = VALUES if self.operation.times else self.operation.output([self.source]).names
-        collector = UpdateCollector("here", fields)
         given = arrow_table(rows, self.source).to_batches()
         table = self.operation.on_rows([RowFlow.of(given, self.source, travels=False)], None).table()
-        made = [row for batch in table.to_batches() for row in rows_of(batch)]
-        updater.feed(self.state, made, round(self.now * 1000), collector)
+        return self.changed([row for batch in table.to_batches() for row in rows_of(batch)])
+
+    def changed(self, rows: Sequence[Row]) -> list[Any]:
+        """Change the state by rows as the driver receives them; return what is emitted."""
+        collector = UpdateCollector("here", self.outputs)
+        self.updater.feed(self.state, rows, round(self.now * 1000), collector)
         return collector.rows
+
+    @property
+    def updater(self) -> TimedUpdater:
+        return self.operation.updater(self.source)
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """The fields of what is emitted."""
+        return VALUES if self.operation.times else self.operation.output([self.source]).names
+
+    @property
+    def fed(self) -> StructType:
+        """The fields of the rows that the driver receives."""
+        return self.operation.fields(self.source)
 
     def transaction(self, attempt: int, txid: int | None = None) -> SinkTransaction:
         number = self.txid if txid is None else txid

@@ -48,7 +48,7 @@ class Operations(StateUpdater[RemovableMapState[int]]):
                         state.multi_remove([[row.word]])
 
 
-CHANGE = Updated(updater=Operations(), where="here", inputs=ROWS.names, outputs=(), places=(0,))
+CHANGE = Updated(updater=Operations(), where="here", inputs=ROWS.names, places=(0,))
 
 
 def after(value: int | None, operations: str) -> int | None:
@@ -104,7 +104,7 @@ def commit(state: TaskedSQLMapState, tx: SinkTransaction, *parts: dict[str, str]
 def merge(state: TaskedSQLMapState, tx: SinkTransaction, reports: Sequence[dict[str, Any]]) -> None:
     if begin(state, tx):
         try:
-            state.replace_staged([tuple(report.values()) for report in reports])
+            state.replace_staged([tuple(report.values())[:-1] for report in reports])
             state.commit_group()
         except BaseException:
             state.rollback()
@@ -149,7 +149,7 @@ def test_keys_that_have_expired_start_anew_in_tasks_as_on_the_driver(opens: Open
         tx = evolve(transaction(txid, attempt), time=time)
         commit(made["tasks"], tx, part)
         begin(made["driver"], tx)
-        CHANGE.apply(made["driver"], list(zip(*part.items(), strict=True)))
+        CHANGE.apply(made["driver"], list(zip(*part.items(), strict=True)), 0)
         made["driver"].commit_group()
         assert values(made["tasks"]) == values(made["driver"])
 
