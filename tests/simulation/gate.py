@@ -68,6 +68,7 @@ SCOPES = {
         Scope("a store that restarts, and a silence", {"store restarts": 1, "timeout": 1}, inline=False),
         Scope("changed by tasks: a crash at any step", {"crash at a step": 1}, tasked=True),
         Scope("changed by tasks: a commit that lands late, and a restart", {**LATE, **RESTARTS}, rows=1, tasked=True),
+        Scope("changed by tasks, and fed: a late commit", {**LATE}, rows=1, tasked=True, feeds="store0"),
         Scope("changed by tasks, in one database: a late commit", {**LATE}, together=True, tasked=True, **TWO_STORES),
         Scope("batches of any size, and a silence", {"timeout": 1}, any_size=True),
         Scope("two stores, and a crash at any step", {"crash at a step": 1}, stores=(UNDO, COMPARE)),

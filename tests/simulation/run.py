@@ -101,10 +101,10 @@ def collect(world: World, seed: int) -> bool:
 
 
 def change_by_tasks(world: World, seed: int) -> None:
-    """Have tasks make the values of some states, if nothing is fed by their new values."""
-    chance, feeding = random.Random(f"{seed} tasked"), {store.fed_by for store in world.stores.values()}
+    """Have tasks make the values of some states; what they emit feeds others."""
+    chance = random.Random(f"{seed} tasked")
     for store in world.stores.values():
-        may = store.kind is StoreKind.UNDO and store.inline and not store.fed_by and store.name not in feeding
+        may = store.kind is StoreKind.UNDO and store.inline and not store.fed_by
         store.tasked = may and chance.random() < 0.4
 
 

@@ -332,9 +332,11 @@ class Store:
         self._change(group, due, given)
         for tx in due:
             self._enter(Entry(tx.token, given[tx], False, tx.parks is not None, tx.time), redo and tx is due[0])
+        values = dict(zip((entry.token for entry in self.ledger), self.new_values(), strict=True))
+        if self.tasked:  # what the driver knows is what they have emitted
+            values.update((tx.token, tuple(sorted(self.worked.get(tx.token, {}).items()))) for tx in due)
         for tx in group:
             self.discard(tx)
-        values = dict(zip((entry.token for entry in self.ledger), self.new_values(), strict=True))
         return tuple(values[tx.token] if tx in due else () for tx in group)
 
     def new_values(self) -> Iterator[Rows]:
