@@ -4,6 +4,8 @@
 
 An updater adds up amounts by key, with a little Python for each row. A file is one batch. Each placement also runs
 against a server that answers each request 5 ms later, as a store in another building does.
+
+Then windows of ten seconds of event time by key, with an aggregator in Python: on the driver, and in two tasks.
 """
 
 from __future__ import annotations
@@ -14,26 +16,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import SparkSession
 
 from benchmarks.command import run_part
+from benchmarks.event_time import DELAY_SECONDS as DELAY_SECONDS_OF_ROWS
+from benchmarks.event_time import FIELDS as TIMED
+from benchmarks.event_time import WINDOW_SECONDS, events
 from benchmarks.feed import FeedSpout
 from benchmarks.parts import Part
 from benchmarks.rates import rates
 from benchmarks.rounds import race
 from benchmarks.sizes import Sizes
 from benchmarks.stage import LARGE, Stage
+from benchmarks.totals import total
 from benchmarks.workloads import FeedHand, Inputs, updates
 from tests.servers.postgresql import NoServerError, PostgresServer
-from trident_py import PostgresState, TridentCollector, TridentTopology
+from trident_py import PostgresState, ReducerAggregator, SQLiteState, Sum, TridentCollector, TridentTopology
 from trident_py.rows.schema import schema_of
 from trident_py.states import MapState, StateUpdater
+from trident_py.windows import TumblingDuration
 
 FIELDS = "key bigint, amount bigint"
 DELAY_SECONDS = 0.005
@@ -60,14 +68,27 @@ def measure(stage: Stage, sizes: Sizes) -> Part:
         course = Placements(stage, spark, inputs, server)
         near = race(course.competitors(server.port), sizes.rounds, DRIVER)
         away = race(course.competitors(far), sizes.rounds, DRIVER)
+        timed = events(stage.scratch("events"), evolve(sizes, window_rows=sizes.placement_rows))
+        windows = Windowed(stage, spark, timed, server)
+        windows_near = race(windows.competitors(server.port), sizes.rounds, DRIVER)
+        windows_away = race(windows.competitors(far), sizes.rounds, DRIVER)
     title = f"an updater of keys in PostgreSQL, {inputs.rows:,} rows a batch, {{}}"
+    of_windows = f"windows of {sizes.window_keys:,} keys in PostgreSQL, {timed.rows:,} rows a batch, {{}}"
+    measured = {
+        "tasks_vs_driver": near["2 tasks"],
+        "far_tasks_vs_driver": away["4 tasks"],
+        "window_tasks_vs_driver": windows_near["2 tasks"],
+        "far_window_tasks_vs_driver": windows_away["2 tasks"],
+    }
     return Part(
         tables=[
             rates(title.format("a server nearby"), inputs, near, DRIVER),
             rates(title.format("one 5 ms away"), inputs, away, DRIVER),
+            rates(of_windows.format("a server nearby"), timed, windows_near, DRIVER),
+            rates(of_windows.format("one 5 ms away"), timed, windows_away, DRIVER),
         ],
-        numbers={"tasks_vs_driver": near["2 tasks"].ratio, "far_tasks_vs_driver": away["4 tasks"].ratio},
-        spread={"tasks_vs_driver": near["2 tasks"].ratio_spread, "far_tasks_vs_driver": away["4 tasks"].ratio_spread},
+        numbers={name: each.ratio for name, each in measured.items()},
+        spread={name: each.ratio_spread for name, each in measured.items()},
     )
 
 
@@ -143,10 +164,7 @@ class Placements:
 
     def trident(self, port: int, parts: int, placement: str) -> float:
         """A topology with a new table."""
-        name = self.stage.scratch("state").name.replace("-", "_").lower()
-        with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
-        dsn = psycopg.conninfo.make_conninfo(self.server.dsn(name), port=port)
+        name, dsn = self._database(port)
         state = PostgresState(dsn, table="totals", placement=placement).for_fields(
             schema_of("key bigint"), schema_of("total bigint").fields[0]
         )
@@ -160,8 +178,65 @@ class Placements:
         assert found == (self.inputs.total,), found
         return seconds
 
+    def _database(self, port: int) -> tuple[str, str]:
+        name = self.stage.scratch("state").name.replace("-", "_").lower()
+        with psycopg.connect(self.server.dsn(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return name, psycopg.conninfo.make_conninfo(self.server.dsn(name), port=port)
+
     def _emit(self, spark: SparkSession, txid: int, path: Path, collector: TridentCollector) -> None:
         collector.emit_dataframe(spark.read.schema(FIELDS).parquet(str(path)))
+
+
+class Largest(ReducerAggregator[int]):
+    """The largest amount, by a user's code."""
+
+    in_fields = ("amount",)
+
+    def init(self) -> int:
+        """Nothing so far."""
+        return 0
+
+    def reduce(self, curr: int, row: Any) -> int:
+        """Compare."""
+        amount: int = row.amount
+        return max(curr, amount)
+
+
+@frozen
+class Windowed(Placements):
+    """Windows, whose results are counted."""
+
+    def competitors(self, port: int) -> dict[str, Callable[[], float]]:
+        return {
+            DRIVER: partial(self.trident, port, 1, "driver"),
+            "2 tasks": partial(self.trident, port, 2, "tasks"),
+        }
+
+    def trident(self, port: int, parts: int, placement: str) -> float:
+        """A topology with a new table; as many tasks as the session runs at once."""
+        scratch, (_, dsn) = self.stage.scratch("counts"), self._database(port)
+        hand, topology = FeedHand.of_files(self.inputs), TridentTopology("benchmark")
+        rows = topology.new_stream("events", FeedSpout(hand.feed, TIMED, self._emit_events)).group_by("key")
+        fired = rows.window(
+            TumblingDuration(WINDOW_SECONDS),
+            ["amount"],
+            Largest(),
+            "amount bigint",
+            timestamp="at",
+            watermark=timedelta(seconds=DELAY_SECONDS_OF_ROWS),
+            store=PostgresState(dsn, table="windows", placement=placement),
+        )
+        counts = SQLiteState(scratch / "counts.db", table="counts")
+        fired.group_by("key").persistent_aggregate(counts, Sum("amount"), "amount")
+        with topology.start(self.stage.config(None), spark=self.spark) as query:
+            seconds = hand.seconds(query)
+        found = total(scratch / "counts.db", "counts", "amount")
+        assert 0 < found <= self.inputs.total, found
+        return seconds
+
+    def _emit_events(self, spark: SparkSession, txid: int, path: Path, collector: TridentCollector) -> None:
+        collector.emit_dataframe(spark.read.schema(TIMED).parquet(str(path)))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -11,22 +11,23 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any
 
+import pyarrow as pa
 from attrs import define, evolve, field, frozen
 from pyspark.sql.types import StructType
 
 from coordinators.values.transaction_time import MILLIS
 from trident_py.graph.event_time import EventTime
+from trident_py.graph.timed_rows import WholeRows
 from trident_py.graph.timed_updater import Newests, TimedUpdater, without_partition
-from trident_py.graph.window_updaters import WholeRows, keys_of_rows
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.keyed import KeyedFunction, KeyState, Timers
 from trident_py.interfaces.operations import EXACT_DECIMALS
 from trident_py.interfaces.states import Key, RemovableMapState
 from trident_py.rows.moments import in_millis, moment
-from trident_py.rows.row import Row, row_class
+from trident_py.rows.row import Row, keys_in, row_class, values_of
 from trident_py.rows.schema import shown
 from trident_py.states.keys import decode_key, encode_keys
-from trident_py.windows.event_store import judge, newest_of
+from trident_py.windows.event_store import judge
 from trident_py.windows.keyed_store import KeyedHead, KeyedStore, KeyRecord
 from trident_py.windows.time_index import Entry, TimeIndex
 from trident_py.windows.windows import MICROS
@@ -240,13 +241,12 @@ class KeyedUpdater(TimedUpdater):
         after = KeyedHead(judged.progress)
         self._run(state, rows, head, after, seen, judged.progress.watermark, lambda row: collector.emit((False, row)))
 
-    def keys(self, tuples: Sequence[Row]) -> list[Key]:
-        return keys_of_rows(tuples, self.calls.keys)
+    def keys(self, rows: pa.Table) -> Sequence[Key]:
+        return keys_in(rows, self.calls.keys)
 
-    def newest(self, tuples: Sequence[Row], time: int) -> Newests:
-        if self.event_time is None:
-            return ()
-        return [newest_of(self.event_time.rules, self._timed(self.event_time)(tuples), time * (MICROS // MILLIS))]
+    def newest(self, rows: pa.Table, time: int) -> Newests:
+        found = self.event_time
+        return [] if found is None else [self._timed(found).newest(rows, found.rules, time * (MICROS // MILLIS))]
 
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
         """Return when the first entry of the index is reached, which may be one of a deleted timer."""
@@ -298,6 +298,6 @@ class KeyedUpdater(TimedUpdater):
 
     def _groups(self, rows: Sequence[Row]) -> dict[str, list[Row]]:
         found: dict[str, list[Row]] = {}
-        for key, row in zip(encode_keys(self.keys(rows)), rows, strict=True):
+        for key, row in zip(encode_keys(values_of(rows, self.calls.keys)), rows, strict=True):
             found.setdefault(key, []).append(row)
         return found

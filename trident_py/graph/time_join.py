@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from attrs import evolve, frozen
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -19,15 +20,15 @@ from trident_py.graph.event_time import MAX_AHEAD, PARTITION, EventTime, duratio
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Node, Operation, RowFlow
 from trident_py.graph.joining import Chained, Join, Side
+from trident_py.graph.timed_rows import WholeRows
 from trident_py.graph.timed_state import TimedState, check_fenced, check_keeps
 from trident_py.graph.timed_updater import Newests, TimedUpdater, without_partition
 from trident_py.graph.tracing import carry, with_partition
-from trident_py.graph.window_updaters import keys_of_rows
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.states import Key, RemovableMapState, StateFactory
 from trident_py.rows.moments import in_millis, micros_of, moment
-from trident_py.rows.row import Row
+from trident_py.rows.row import Row, column_values, values_of
 from trident_py.rows.schema import (
     append,
     arrow_schema,
@@ -325,12 +326,21 @@ class JoinUpdater(TimedUpdater):
         for left, right in fed.joined:
             collector.emit((False, self.result.values(left, right)))
 
-    def keys(self, tuples: Sequence[Row]) -> list[Key]:
-        names = [side.keys for side in self.join.sides]
-        return [[row[1 + row[0]][name] for name in names[row[0]]] for row in tuples]
+    def keys(self, rows: pa.Table) -> Sequence[Key]:
+        is_right, left, right = rows.columns
+        names = zip(*(side.keys for side in self.join.sides), strict=True)
+        pairs = ((pc.struct_field(left, one), pc.struct_field(right, other)) for one, other in names)
+        keys = [column_values(pc.if_else(is_right, theirs, ours)) for ours, theirs in pairs]
+        return list(zip(*keys, strict=True))
 
-    def newest(self, tuples: Sequence[Row], time: int) -> Newests:
-        return self.join.newest(self._sides(tuples)[1], time * (MICROS // MILLIS))
+    def newest(self, rows: pa.Table, time: int) -> Newests:
+        found = []
+        for number, (side, its) in enumerate(zip(self.join.sides, self.times, strict=True)):
+            values = rows.filter(pc.equal(rows.column(0), bool(number))).column(1 + number)
+            given = pa.table({name: pc.struct_field(values, name) for name in {*its.by, side.timestamp}})
+            timed = WholeRows(by=its.by, keys=(), timestamp=side.timestamp, fields=())
+            found.append(timed.newest(given, side.rules, time * (MICROS // MILLIS)))
+        return found
 
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
         return in_millis(self.join.next_due_at(state))
@@ -338,7 +348,7 @@ class JoinUpdater(TimedUpdater):
     def _sides(self, tuples: Sequence[Row]) -> tuple[list[list[Row]], list[list[TimedRow]]]:
         """Return the rows of each side, and those as the join takes them."""
         rows = [[row[1 + number] for row in tuples if row[0] == number] for number in (0, 1)]
-        partitions = [encode_keys(keys_of_rows(given, time.by)) for time, given in zip(self.times, rows, strict=True)]
+        partitions = [encode_keys(values_of(given, time.by)) for time, given in zip(self.times, rows, strict=True)]
         rows = [
             without_partition(given) if time.is_carrying else given
             for time, given in zip(self.times, rows, strict=True)
@@ -351,9 +361,9 @@ class JoinUpdater(TimedUpdater):
 
 
 def _timed(side: JoinSide, rows: Sequence[Row], partitions: Sequence[str]) -> list[TimedRow]:
-    keys = [[row[name] for name in side.keys] for row in rows]
+    keys = values_of(rows, side.keys)
     texts = [NO_KEY if None in key else text for key, text in zip(keys, encode_keys(keys), strict=True)]
-    times = [None if row[side.timestamp] is None else micros_of(row[side.timestamp]) for row in rows]
+    times = [None if at is None else micros_of(at) for (at,) in values_of(rows, [side.timestamp])]
     return [
         TimedRow(at, at, partition, text, row)
         for row, at, partition, text in zip(rows, times, partitions, texts, strict=True)

@@ -16,12 +16,12 @@ from coordinators.values.attempt import CommitToken
 from trident_py.graph.timed_updater import VALUES, KeyGroups, Newests
 from trident_py.interfaces.context import Metrics
 from trident_py.interfaces.sinks import SinkTransaction
-from trident_py.interfaces.states import Columns, Emitted, MapState, RemovableMapState, StateChange
+from trident_py.interfaces.states import Emitted, MapState, RemovableMapState, StateChange
 from trident_py.participants.participant import Collect, CommitRows, earliest
 from trident_py.participants.states import StateParticipant
 from trident_py.participants.tasked import TaskedParticipant
-from trident_py.rows.row import Row, column_values, row_class
-from trident_py.rows.schema import arrow_table, schema_of
+from trident_py.rows.row import columns_in
+from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
 from trident_py.spark.frames import map_batches
 from trident_py.spark.jobs import parallelism
 from trident_py.states.changes import UpdateCollector, emitted_rows, rows_emitted
@@ -43,7 +43,6 @@ class TimedParticipant(StateParticipant):
 
     Attributes:
         groups: the updater, and the groups of keys by which it changes the state.
-        inputs: the fields of the rows.
         outputs: the fields of what the updater emits.
         kind: see `Output.kind`; for messages.
         metrics: receives the watermarks, in seconds since 1970.
@@ -51,7 +50,6 @@ class TimedParticipant(StateParticipant):
     """
 
     groups: KeyGroups
-    inputs: Sequence[str]
     outputs: Sequence[str]
     kind: str
     metrics: Metrics = field(factory=Metrics)
@@ -69,9 +67,8 @@ class TimedParticipant(StateParticipant):
         self._look_again()
         return recovered
 
-    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
+    def _change(self, tx: SinkTransaction, rows: pa.Table) -> list[tuple[Any, ...]]:
         collector = UpdateCollector(f"state {self.name!r}, attempt {tx.attempt}", self.outputs)
-        rows = list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
         for _ in self.groups.feeding(self._rows, rows, tx.time, collector):
             pass
         self._look_again()
@@ -116,7 +113,6 @@ class TimedChange(StateChange):
 
     Attributes:
         where: names state and attempt in errors.
-        inputs: the fields of the rows.
         outputs: the fields of what the updater emits.
         streams: the fields of the rows of each stream: of results, and of late rows if a stream takes them.
         time: the time of the transaction, in milliseconds since 1970.
@@ -126,35 +122,26 @@ class TimedChange(StateChange):
 
     groups: KeyGroups
     where: str
-    inputs: Sequence[str]
     outputs: Sequence[str]
     streams: Sequence[StructType]
     time: int
     parts: int
     newest: Newests = ()
 
-    @property
-    def fields(self) -> int:
-        return len(self.inputs)
-
-    def partitions(self, columns: Columns, count: int) -> Sequence[int]:
+    def partitions(self, rows: pa.Table, count: int) -> Sequence[int]:
         if self.groups.count == 1:
-            return [0] * len(columns[0])
-        return [number % count for number in self.groups.numbers(self.rows(columns))]
+            return [0] * rows.num_rows
+        return [number % count for number in self.groups.numbers(rows)]
 
-    def apply(self, state: MapState[Any], columns: Columns, partition: int) -> Sequence[Emitted]:
+    def apply(self, state: MapState[Any], rows: pa.Table, partition: int) -> Sequence[Emitted]:
         if not isinstance(state, RemovableMapState):
             raise AssertionError(f"{self.where}: the state was not checked")
         collector, emitted = UpdateCollector(self.where, self.outputs), list[Emitted]()
         among = range(partition, self.groups.count, self.parts)
-        for number in self.groups.feeding(state, self.rows(columns), self.time, collector, self.newest, among):
+        for number in self.groups.feeding(state, rows, self.time, collector, self.newest, among):
             emitted += self._emitted(collector.rows, number)
             collector.rows.clear()
         return emitted
-
-    def rows(self, columns: Columns) -> list[Row]:
-        """Return the rows with these values of each field."""
-        return list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
 
     def _emitted(self, rows: Sequence[Values], group: int) -> Iterator[Emitted]:
         """Yield the rows of each stream; if no stream takes the late rows, one that stands for them, without values."""
@@ -177,10 +164,8 @@ class NewestRows:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over a partition, as a function for ``DataFrame.mapInArrow``."""
-        change = self.change
         for batch in batches:
-            rows = change.rows([column_values(column) for column in batch.columns])
-            newest = change.groups.updater.newest(rows, change.time)
+            newest = self.change.groups.newest(pa.Table.from_batches([batch]), self.change.time)
             found = [(number, *each) for number, moved in enumerate(newest) for each in moved.items()]
             yield from arrow_table(found, NEWEST).to_batches()
 
@@ -201,7 +186,6 @@ class TaskedTimedParticipant(TaskedParticipant, TimedParticipant):
         return TimedChange(
             groups=self.groups,
             where=f"state {self.name!r}, attempt {tx.attempt}",
-            inputs=self.inputs,
             outputs=self.outputs,
             streams=self.streams,
             time=tx.time,
@@ -214,10 +198,11 @@ class TaskedTimedParticipant(TaskedParticipant, TimedParticipant):
     def informed(self, change: StateChange, rows: DataFrame, collect: Collect) -> StateChange:
         if not isinstance(change, TimedChange):
             raise AssertionError(f"state {self.name!r} changes by time")
-        newest: list[dict[str, int]] = [{} for _ in self.groups.updater.newest([], change.time)]
+        nothing = arrow_schema(self.groups.inputs).empty_table()
+        newest: list[dict[str, int]] = [{} for _ in self.groups.newest(nothing, change.time)]
         if newest:
             found = collect(map_batches(rows, rows.columns, NewestRows(change), NEWEST, classify=by_state))
-            for number, partition, at in zip(*map(column_values, found.columns), strict=True):
+            for number, partition, at in zip(*columns_in(found), strict=True):
                 newest[number][partition] = max(at, newest[number].get(partition, at))
         return evolve(change, newest=newest)
 

@@ -109,8 +109,7 @@ class TimedState(Output):
         made_of: dict[str, Any] = {
             "name": self.name,
             "state": state,
-            "groups": KeyGroups(self.updater(place.source), self.groups),
-            "inputs": place.fields.names,
+            "groups": KeyGroups(self.updater(place.source), place.fields, self.groups),
             "outputs": VALUES if self.times else place.emits.names,
             "kind": self.kind,
             "metrics": context.metrics,

@@ -6,11 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
+import pyarrow as pa
 from attrs import frozen
+from pyspark.sql.types import StructType
 
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.states import Key, RemovableMapState
-from trident_py.rows.row import Row, row_class
+from trident_py.rows.row import Row, columns_in, row_class
+from trident_py.rows.schema import arrow_schema
 from trident_py.states.shards import shard_numbers
 from trident_py.windows.event_store import Newest
 from trident_py.windows.key_groups import GroupedState
@@ -47,11 +50,11 @@ class TimedUpdater(ABC):
         """
 
     @abstractmethod
-    def keys(self, tuples: Sequence[Row]) -> list[Key]:
+    def keys(self, rows: pa.Table) -> Sequence[Key]:
         """Return the key of each row: rows of other keys don't change what follows from it, except by `newest`."""
 
-    def newest(self, tuples: Sequence[Row], time: int) -> Newests:
-        """Return where these rows of a transaction move each watermark."""
+    def newest(self, rows: pa.Table, time: int) -> Newests:
+        """Return where these rows of a transaction move each watermark; nothing if there is no watermark."""
         return ()
 
     def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
@@ -74,16 +77,18 @@ class KeyGroups:
     All groups are fed in each transaction, also without rows: the watermark of all rows moves each of them.
 
     Attributes:
+        inputs: the fields of the rows.
         count: the number of groups; stored data depends on it.
     """
 
     updater: TimedUpdater
+    inputs: StructType
     count: int = 1
 
     def feeding(
         self,
         state: RemovableMapState[bytes],
-        tuples: Sequence[Row],
+        rows: pa.Table,
         time: int,
         collector: TridentCollector,
         newest: Newests | None = None,
@@ -93,30 +98,37 @@ class KeyGroups:
 
         Args:
             state: the state, in a transaction.
-            tuples: the rows of the groups of ``among``.
+            rows: the rows of the groups of ``among``; without rows, their fields may be missing.
             time: see `TimedUpdater.feed`.
             collector: see `TimedUpdater.feed`.
-            newest: see `TimedUpdater.feed`.
+            newest: where all rows of the transaction move each watermark; None: ``rows`` are all.
             among: the groups to feed; None: all.
         """
+        tuples = list(map(row_class(tuple(self.inputs.names))._make, zip(*columns_in(rows), strict=True)))
         if self.count == 1:
-            self.updater.feed(state, tuples, time, collector, newest)
+            self.updater.feed(state, tuples, time, collector)
             yield 0
             return
-        newest = self.updater.newest(tuples, time) if newest is None else newest
-        rows: dict[int, list[Row]] = {}
-        for number, row in zip(self.numbers(tuples), tuples, strict=True):
-            rows.setdefault(number, []).append(row)
-        grouped = GroupedState(state)
+        newest = self.newest(rows, time) if newest is None else newest
+        grouped, by_group = GroupedState(state), dict[int, list[Row]]()
+        for number, row in zip(self.numbers(rows), tuples, strict=True):
+            by_group.setdefault(number, []).append(row)
         for group in grouped.groups(range(self.count) if among is None else among):
-            self.updater.feed(group, rows.get(group.number, []), time, collector, newest)
+            self.updater.feed(group, by_group.get(group.number, []), time, collector, newest)
             yield group.number
         grouped.flush()
 
-    def numbers(self, tuples: Sequence[Row]) -> list[int]:
+    def numbers(self, rows: pa.Table) -> list[int]:
         """Return the number of the group of each row."""
-        return shard_numbers(self.updater.keys(tuples), self.count)
+        return shard_numbers(self.updater.keys(self._named(rows)), self.count)
+
+    def newest(self, rows: pa.Table, time: int) -> Newests:
+        """Return where rows of a transaction move each watermark."""
+        return self.updater.newest(self._named(rows), time)
 
     def of(self, state: RemovableMapState[bytes]) -> Sequence[RemovableMapState[bytes]]:
         """Return all groups of a state."""
         return [state] if self.count == 1 else GroupedState(state).groups(range(self.count))
+
+    def _named(self, rows: pa.Table) -> pa.Table:
+        return rows.rename_columns(self.inputs.names) if rows.num_columns else arrow_schema(self.inputs).empty_table()

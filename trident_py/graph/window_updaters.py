@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from decimal import localcontext
 from itertools import chain
 from typing import Any
 
+import pyarrow as pa
 from attrs import frozen
 
 from coordinators.values.transaction_time import MILLIS
 from trident_py.graph.aggregation import AggregateCall
-from trident_py.graph.panes import NEWEST, OLDEST, PANE, VALUE, PaneAggregation
+from trident_py.graph.timed_rows import TimedRows
 from trident_py.graph.timed_updater import Newests, TimedUpdater
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import EXACT_DECIMALS, CombinerAggregator
 from trident_py.interfaces.states import Key, RemovableMapState
-from trident_py.rows.moments import in_millis, micros_of, moment
-from trident_py.rows.row import Row, row_class
-from trident_py.states.keys import UNGROUPED, encode_key, encode_keys
-from trident_py.windows.event_store import EventWindows, TimedRow, newest_of
+from trident_py.rows.moments import in_millis, moment
+from trident_py.rows.row import Row, keys_in, row_class, values_of
+from trident_py.states.keys import UNGROUPED, encode_keys
+from trident_py.windows.event_store import EventWindows
 from trident_py.windows.window_store import WindowRows
 from trident_py.windows.windows import MICROS
 from trident_py.worker.accumulators import Accumulator, MergingAccumulator
 from trident_py.worker.failures import in_user_code
 from trident_py.worker.pipeline import Values, prepared
-
-
-def keys_of_rows(tuples: Sequence[Row], names: Sequence[str]) -> list[Key]:
-    """Return the values of these fields of each row."""
-    return [[row[name] for name in names] for row in tuples]
 
 
 @frozen(kw_only=True)
@@ -61,12 +56,12 @@ class WindowAggregation:
             for result in self._results(trigger, group):
                 yield (*before, *result, *(bounds if self.emits_bounds else ()))
 
-    def by_key(self, rows: Iterable[Row]) -> dict[str, tuple[Values, list[Row]]]:
+    def by_key(self, rows: Sequence[Row]) -> dict[str, tuple[Values, list[Row]]]:
         """Return the rows of each key, by the text of the key."""
         found: dict[str, tuple[Values, list[Row]]] = {}
-        for row in rows:
-            key = [row[name] for name in self.keys]
-            found.setdefault(encode_key(key), (key, []))[1].append(row)
+        keys = values_of(rows, self.keys)
+        for text, key, row in zip(encode_keys(keys), keys, rows, strict=True):
+            found.setdefault(text, (key, []))[1].append(row)
         return found
 
     def prepared(self) -> AbstractContextManager[None]:
@@ -79,7 +74,7 @@ class WindowAggregation:
             accumulator: Accumulator[Any] = MergingAccumulator(aggregator)
         else:
             accumulator = self.call.accumulator(trigger, self.title)
-        views = (make([row[name] for name in self.seen]) for row in rows)
+        views = map(make, values_of(rows, self.seen))
         place = f"in {self.title}, over the {len(rows)} rows of window {trigger}"
         with in_user_code(lambda: place), localcontext(EXACT_DECIMALS):
             value = accumulator.first(next(views))
@@ -127,8 +122,8 @@ class ArrivalUpdater(TimedUpdater):
             return None
         return in_millis(self.rows.next_firing_at(state, UNGROUPED))
 
-    def keys(self, tuples: Sequence[Row]) -> list[Key]:
-        return keys_of_rows(tuples, self.aggregation.keys)
+    def keys(self, rows: pa.Table) -> Sequence[Key]:
+        return keys_in(rows, self.aggregation.keys)
 
 
 @frozen(kw_only=True)
@@ -143,7 +138,7 @@ class EventUpdater(TimedUpdater):
 
     aggregation: WindowAggregation
     rows: EventWindows[Any]
-    timed: Callable[[Sequence[Row]], list[TimedRow]]
+    timed: TimedRows
     is_carrying: bool = False
 
     def feed(
@@ -172,108 +167,12 @@ class EventUpdater(TimedUpdater):
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
         return in_millis(self.rows.next_firing_at(state))
 
-    def keys(self, tuples: Sequence[Row]) -> list[Key]:
-        return keys_of_rows(tuples, self.aggregation.keys)
+    def keys(self, rows: pa.Table) -> Sequence[Key]:
+        return keys_in(rows, self.aggregation.keys)
 
-    def newest(self, tuples: Sequence[Row], time: int) -> Newests:
-        with in_user_code(lambda: f"in {self.aggregation.title}"):
-            return [newest_of(self.rows.rules, self.timed(tuples), time * (MICROS // MILLIS))]
+    def newest(self, rows: pa.Table, time: int) -> Newests:
+        return [self.timed.newest(rows, self.rows.rules, time * (MICROS // MILLIS))]
 
     def watermarks(self, state: RemovableMapState[bytes]) -> dict[str, float]:
         found = self.rows.watermark(state)
         return {} if found is None else {"watermark": found / MICROS}
-
-
-@frozen(kw_only=True)
-class TimedRows(ABC):
-    """Converts the rows that the driver receives to rows of windows by event time.
-
-    Attributes:
-        by: the fields whose values name the partition of a row; empty: all rows are one partition.
-        keys: the fields with a window for each of their values.
-    """
-
-    by: tuple[str, ...]
-    keys: tuple[str, ...]
-
-    def __call__(self, tuples: Sequence[Row]) -> list[TimedRow]:
-        """Return a row of the windows for each of ``tuples``."""
-        partitions, keys = (encode_keys(keys_of_rows(tuples, names)) for names in (self.by, self.keys))
-        return [
-            TimedRow(*self.times(row), partition, key, self.stored(row))
-            for partition, key, row in zip(partitions, keys, tuples, strict=True)
-        ]
-
-    @abstractmethod
-    def times(self, row: Row) -> tuple[int | None, int | None]:
-        """Return the time of a row, and the time to which it moves the watermark."""
-
-    @abstractmethod
-    def stored(self, row: Row) -> Values:
-        """Return the values to store."""
-
-
-@frozen(kw_only=True)
-class WholeRows(TimedRows):
-    """Stores the fields of rows.
-
-    Attributes:
-        timestamp: the field with the time of a row.
-        fields: the stored fields.
-    """
-
-    timestamp: str
-    fields: tuple[str, ...]
-
-    def times(self, row: Row) -> tuple[int | None, int | None]:
-        at = row[self.timestamp]
-        micros = None if at is None else micros_of(at)
-        return micros, micros
-
-    def stored(self, row: Row) -> Values:
-        return tuple(row[name] for name in self.fields)
-
-
-@frozen(kw_only=True)
-class RowValues(TimedRows):
-    """Stores the partial value of each row.
-
-    Attributes:
-        timestamp: the field with the time of a row.
-        seen: the fields that the aggregator receives.
-    """
-
-    timestamp: str
-    panes: PaneAggregation
-    seen: tuple[str, ...]
-
-    def times(self, row: Row) -> tuple[int | None, int | None]:
-        at = row[self.timestamp]
-        if at is None:
-            return None, None
-        micros = micros_of(at)
-        return self.panes.begin(micros), micros
-
-    def stored(self, row: Row) -> Values:
-        view = row_class(self.seen)._make([row[name] for name in self.seen])
-        return (*(row[name] for name in self.keys), self.panes.aggregator.init(view))
-
-
-@frozen(kw_only=True)
-class PaneValues(TimedRows):
-    """Stores partial values that tasks have made, as `PaneAggregation` describes.
-
-    Attributes:
-        is_session: whether they belong to sessions, which begin with their first row.
-    """
-
-    is_session: bool
-
-    def times(self, row: Row) -> tuple[int | None, int | None]:
-        newest = row[NEWEST]
-        if newest is None:
-            return None, None
-        return micros_of(row[OLDEST]) if self.is_session else row[PANE], micros_of(newest)
-
-    def stored(self, row: Row) -> Values:
-        return (*(row[name] for name in self.keys), row[VALUE])

@@ -16,17 +16,10 @@ from trident_py.graph.event_time import EventTime, EventTimeArguments, event_win
 from trident_py.graph.flow import Flow
 from trident_py.graph.graph import Node, RowFlow
 from trident_py.graph.panes import VALUE, PaneAggregation
+from trident_py.graph.timed_rows import PaneValues, RowValues, TimedRows, WholeRows
 from trident_py.graph.timed_state import TimedState, check_fenced, check_keeps, reads_late
 from trident_py.graph.timed_updater import TimedUpdater
-from trident_py.graph.window_updaters import (
-    ArrivalUpdater,
-    EventUpdater,
-    PaneValues,
-    RowValues,
-    TimedRows,
-    WholeRows,
-    WindowAggregation,
-)
+from trident_py.graph.window_updaters import ArrivalUpdater, EventUpdater, WindowAggregation
 from trident_py.interfaces.identity import class_names
 from trident_py.interfaces.states import StateFactory
 from trident_py.operations.builtin import NativeAggregator

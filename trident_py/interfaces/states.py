@@ -9,6 +9,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
+import pyarrow as pa
 from attrs import frozen
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
@@ -438,22 +439,17 @@ class StagingState(FencedState[T]):
 
 
 class StateChange(ABC):
-    """The effect of a batch's rows on a state, partition by partition."""
-
-    @property
-    @abstractmethod
-    def fields(self) -> int:
-        """The number of fields of the rows."""
+    """The effect of a batch's rows on a state, partition by partition. Fields of rows are read by their positions."""
 
     @abstractmethod
-    def partitions(self, columns: Columns, count: int) -> Sequence[int]:
-        """Return the partition of each row, as a number below ``count``; rows have these values of each field."""
+    def partitions(self, rows: pa.Table, count: int) -> Sequence[int]:
+        """Return the partition of each row, as a number below ``count``."""
 
     @abstractmethod
-    def apply(self, state: MapState[Any], columns: Columns, partition: int) -> Sequence[Emitted]:
+    def apply(self, state: MapState[Any], rows: pa.Table, partition: int) -> Sequence[Emitted]:
         """Change ``state`` by the rows of one partition; return what the driver receives.
 
-        ``state`` has the keys of the partition. The rows have these values of each field.
+        ``state`` has the keys of the partition. A partition without rows may have no fields, either.
         """
 
 

@@ -24,7 +24,6 @@ from trident_py.interfaces.operations import CombinerAggregator, ReducerAggregat
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction, TransactionKey
 from trident_py.interfaces.states import (
-    Columns,
     GroupState,
     Key,
     StagingState,
@@ -40,7 +39,7 @@ from trident_py.participants.participant import (
     Participant,
     Rows,
 )
-from trident_py.rows.row import column_values
+from trident_py.rows.row import column_values, columns_in
 from trident_py.states.changes import Aggregated, Updated
 from trident_py.states.keys import encode_key, encode_keys, keys_of
 from trident_py.states.shards import shards_of
@@ -232,7 +231,7 @@ class StateParticipant(Participant):
         self.commit_group([(tx, rows.table())])
 
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
-        return self._change(tx, [column_values(column) for column in receipt.columns])
+        return self._change(tx, receipt)
 
     def _with_rolled_back(self, values: Rows) -> tuple[Rows, Rows]:
         """Add the values of keys that only an older attempt of the open transaction had changed."""
@@ -258,8 +257,8 @@ class StateParticipant(Participant):
             output.close()
 
     @abstractmethod
-    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
-        """Apply the change to the state; return the new values, if there is a consumer."""
+    def _change(self, tx: SinkTransaction, rows: pa.Table) -> list[tuple[Any, ...]]:
+        """Apply the change by these rows to the state; return the new values, if there is a consumer."""
 
     @contextmanager
     def _rolled_back(self) -> Iterator[None]:
@@ -307,7 +306,8 @@ class AggregateParticipant(StateParticipant):
             values = super()._prepared_change(tx, portion)
         return values
 
-    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
+    def _change(self, tx: SinkTransaction, rows: pa.Table) -> list[tuple[Any, ...]]:
+        columns = columns_in(rows)
         keys, aggregator = keys_of(columns, self.keys), self.aggregator
         if isinstance(aggregator, CombinerAggregator) and self._commits.can_remove:
             wanted = self.downstream is not None
@@ -362,8 +362,8 @@ class UpdateParticipant(StateParticipant):
         where = f"state {self.name!r}, attempt {attempt}"
         return Updated(updater=self.updater, where=where, inputs=self.inputs, output=self.output, places=self.places)
 
-    def _change(self, tx: SinkTransaction, columns: Columns) -> list[tuple[Any, ...]]:
-        return self.change(tx.attempt).spread(shards_of(self.state) * self.parts, columns)
+    def _change(self, tx: SinkTransaction, rows: pa.Table) -> list[tuple[Any, ...]]:
+        return self.change(tx.attempt).spread(shards_of(self.state) * self.parts, rows)
 
 
 @frozen
@@ -401,6 +401,5 @@ class StagedParticipant(AggregateParticipant):
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
         if not isinstance(receipt, Staged):
             return super()._prepared_change(tx, receipt)
-        columns = [column_values(column) for column in receipt.reports.columns]
-        self.state.merge_staged(list(zip(*columns, strict=True)), self.aggregator)
+        self.state.merge_staged(list(zip(*columns_in(receipt.reports), strict=True)), self.aggregator)
         return []

@@ -16,7 +16,7 @@ from trident_py.interfaces.states import Emitted, StateChange, TaskedState
 from trident_py.participants.context import CommitSpark
 from trident_py.participants.participant import Collect
 from trident_py.participants.states import AggregateParticipant, Staged, StateParticipant, UpdateParticipant
-from trident_py.rows.row import column_values
+from trident_py.rows.row import columns_in
 from trident_py.spark.frames import column, in_order, kept, map_batches, rows_of_frame
 from trident_py.spark.jobs import parallelism
 from trident_py.states.changes import rows_emitted
@@ -43,7 +43,7 @@ class NumberedParts:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run over a partition, as a function for ``DataFrame.mapInArrow``."""
         for batch in batches:
-            numbers = self.change.partitions([column_values(column) for column in batch.columns], self.parts)
+            numbers = self.change.partitions(pa.Table.from_batches([batch]), self.parts)
             column = pa.array(numbers, pa.int32())
             yield batch.append_column(pa.field(PART, pa.int32(), nullable=False), column)
 
@@ -112,7 +112,7 @@ class TaskedParticipant(StateParticipant):
     def _prepared_change(self, tx: SinkTransaction, receipt: Any) -> list[tuple[Any, ...]]:
         if not isinstance(receipt, Staged):
             return super()._prepared_change(tx, receipt)
-        *reports, emitted = map(column_values, receipt.reports.columns)
+        *reports, emitted = columns_in(receipt.reports)
         self.state.replace_staged(list(zip(*reports, strict=True)))
         found = [Emitted(**each._asdict()) for several in emitted for each in several or ()]
         return self.emitted(tx, sorted(found, key=lambda each: each.place))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache, partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -82,8 +83,27 @@ def _restored(names: tuple[str, ...], values: tuple[Any, ...]) -> Row:
 
 def rows_of(data: pa.RecordBatch | pa.Table) -> list[Row]:
     """Return the rows of Arrow data."""
-    columns = map(column_values, data.columns, data.schema.names)
-    return list(map(row_class(tuple(data.schema.names))._make, zip(*columns, strict=True)))
+    return list(map(row_class(tuple(data.schema.names))._make, zip(*columns_in(data), strict=True)))
+
+
+def values_of(rows: Sequence[Row], names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the values of some fields of each row; all rows have the same fields."""
+    if not rows or not names:
+        return [()] * len(rows)
+    places = map(rows[0]._fields.index, names)
+    columns = [map(tuple.__getitem__, rows, repeat(place)) for place in places]  # in C
+    return list(zip(*columns, strict=True))
+
+
+def keys_in(rows: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return the values of some fields of each row of Arrow data."""
+    columns = [column_values(rows.column(name), name) for name in names]
+    return list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows
+
+
+def columns_in(data: pa.RecordBatch | pa.Table) -> list[list[Any]]:
+    """Return the values of each field of Arrow data."""
+    return list(map(column_values, data.columns, data.schema.names))
 
 
 def column_values(column: pa.Array | pa.ChunkedArray, field: str = "") -> list[Any]:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from attrs import define, field, frozen
 from pyspark.sql.types import StructType
 
@@ -24,7 +25,7 @@ from trident_py.interfaces.states import (
     reducer_updater,
 )
 from trident_py.rows.batches import read_batch, write_batch
-from trident_py.rows.row import row_class, rows_of
+from trident_py.rows.row import column_values, columns_in, row_class, rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.states.keys import encode_key, keys_of
 from trident_py.states.shards import shard_numbers, spread_over
@@ -48,15 +49,12 @@ class Aggregated(StateChange):
     keys: int
     inputs: Sequence[str] = ()
 
-    @property
-    def fields(self) -> int:
-        return self.keys + (1 if isinstance(self.aggregator, CombinerAggregator) else len(self.inputs))
+    def partitions(self, rows: pa.Table, count: int) -> Sequence[int]:
+        return _partitions(rows, range(self.keys), count)
 
-    def partitions(self, columns: Columns, count: int) -> Sequence[int]:
-        return shard_numbers(keys_of(columns, self.keys), count)
-
-    def apply(self, state: MapState[Any], columns: Columns, partition: int) -> Sequence[Emitted]:
-        state.multi_update(*self.updaters(columns))
+    def apply(self, state: MapState[Any], rows: pa.Table, partition: int) -> Sequence[Emitted]:
+        if rows.num_rows:
+            state.multi_update(*self.updaters(columns_in(rows)))
         return ()
 
     def updaters(self, columns: Columns) -> tuple[list[tuple[Any, ...]], list[ValueUpdater[Any]]]:
@@ -89,6 +87,12 @@ class UpdateCollector(TridentCollector):
 
     def report_error(self, error: BaseException) -> None:
         log.error("%s: reported %s", self.where, error_text(error))
+
+
+def _partitions(rows: pa.Table, places: Sequence[int], count: int) -> Sequence[int]:
+    """Return the partition of each row by its fields at ``places``; without such fields, that of all rows."""
+    columns = [column_values(rows.column(place)) for place in places]
+    return shard_numbers(list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows, count)
 
 
 def emitted_rows(rows: Sequence[Sequence[Any]], schema: StructType, place: int, stream: int = 0) -> list[Emitted]:
@@ -124,21 +128,17 @@ class Updated(StateChange):
     output: StructType = field(factory=StructType)
     places: Sequence[int] = ()
 
-    @property
-    def fields(self) -> int:
-        return len(self.inputs)
+    def partitions(self, rows: pa.Table, count: int) -> Sequence[int]:
+        return _partitions(rows, self.places, count)
 
-    def partitions(self, columns: Columns, count: int) -> Sequence[int]:
-        return shard_numbers(keys_of([columns[place] for place in self.places] or columns, len(self.places)), count)
-
-    def apply(self, state: MapState[Any], columns: Columns, partition: int) -> Sequence[Emitted]:
+    def apply(self, state: MapState[Any], rows: pa.Table, partition: int) -> Sequence[Emitted]:
         collector = self._collector()
-        self._update(state, self._rows(columns), collector)
+        self._update(state, self._rows(rows), collector)
         return emitted_rows(collector.rows, self.output, partition)
 
-    def spread(self, shards: Sequence[State], columns: Columns) -> list[tuple[Any, ...]]:
+    def spread(self, shards: Sequence[State], given: pa.Table) -> list[tuple[Any, ...]]:
         """Let the updater change each shard by its rows; return what it emits."""
-        rows, collector = self._rows(columns), self._collector()
+        rows, collector = self._rows(given), self._collector()
         keys = [[row[place] for place in self.places] for row in rows]
         for shard, positions in spread_over(shards, keys):
             self._update(shard, [rows[each] for each in positions], collector)
@@ -147,8 +147,8 @@ class Updated(StateChange):
     def _update(self, state: State, rows: Sequence[Any], collector: UpdateCollector) -> None:
         self.updater.update_state(state, rows, collector)
 
-    def _rows(self, columns: Columns) -> list[Any]:
-        return list(map(row_class(tuple(self.inputs))._make, zip(*columns, strict=True)))
+    def _rows(self, rows: pa.Table) -> list[Any]:
+        return list(map(row_class(tuple(self.inputs))._make, zip(*columns_in(rows), strict=True)))
 
     def _collector(self) -> UpdateCollector:
         return UpdateCollector(self.where, self.output.names)

@@ -18,7 +18,7 @@ from typing import Any
 
 from coordinators.values.canonical import Json
 from trident_py.errors import StateError
-from trident_py.rows.schema import clipped
+from trident_py.rows.schema import clipped, columns_of
 
 UNGROUPED = "[]"
 """The text of the key of values that are not grouped."""
@@ -45,8 +45,13 @@ def encode_keys(keys: Sequence[Sequence[Any]]) -> list[str]:
 
     Raises:
         StateError: a value is of a type that cannot be a key.
+        ValueError: the keys have different numbers of values.
     """
-    columns = [_encoded(column) for column in zip(*keys, strict=True)]
+    if len(widths := set(map(len, keys))) > 1:
+        raise ValueError(
+            f"keys of one state have the same number of values, not {' and '.join(map(str, sorted(widths)))}"
+        )
+    columns = [_encoded(column) for column in columns_of(keys, max(widths, default=0))]
     if len(columns) == 1:
         return [f"[{part}]" for part in columns[0]]
     return [f"[{','.join(parts)}]" for parts in zip(*columns, strict=True)] if columns else [UNGROUPED] * len(keys)

@@ -28,7 +28,7 @@ from trident_py.states.keys import encode_keys
 from trident_py.windows.bins import Bins
 from trident_py.windows.watermark import PartitionProgress, Refusal, Watermark, WatermarkProgress
 from trident_py.windows.window_store import value_field
-from trident_py.windows.windows import DurationWindow, SessionWindow
+from trident_py.windows.windows import DurationWindow, SessionWindow, pane
 
 HEAD = ("head", 0)
 """The key of the head. Texts of groups begin with a bracket, and bins are numbers."""
@@ -95,7 +95,7 @@ def judge(
     """
     judged = [(row, rules.refusal(row.at, now, late_before)) for row in rows]
     if newest is None:
-        newest = newest_of(rules, rows, now)
+        newest = _newest(judged, now + rules.max_ahead)
     return Judged(
         accepted=[row for row, why in judged if why is None],
         refused=[(number, why) for number, (_, why) in enumerate(judged) if why is not None],
@@ -267,9 +267,10 @@ class DurationEventWindows(EventWindows[DurationWindow]):
 
     def _add(self, bins: Bins, rows: Sequence[TimedRow]) -> None:
         panes: dict[int, list[TimedRow]] = {}
+        sizes = self.window.pane_sizes
         for row in rows:
             if row.at is not None:
-                panes.setdefault(self.window.pane(row.at), []).append(row)
+                panes.setdefault(pane(row.at, *sizes), []).append(row)
         bins.add({pane: self._table(found) for pane, found in panes.items()})
 
     def _due(self, bins: Bins, before: int | None, upto: int) -> Iterator[FiredWindow]:
@@ -301,9 +302,10 @@ class PartialEventWindows(DurationEventWindows):
 
     def _add(self, bins: Bins, rows: Sequence[TimedRow]) -> None:
         panes: dict[int, dict[str, Sequence[Any]]] = {}
+        sizes = self.window.pane_sizes
         for row in rows:
             if row.at is not None:
-                self._combine(panes.setdefault(self.window.pane(row.at), {}), row.key, row.values)
+                self._combine(panes.setdefault(pane(row.at, *sizes), {}), row.key, row.values)
         tables = {pane: arrow_table(list(found.values()), self.schema) for pane, found in panes.items()}
         bins.add(tables, self._merged)
 
@@ -322,14 +324,11 @@ class PartialEventWindows(DurationEventWindows):
         return list(chain.from_iterable(map(rows_of, batches)))
 
 
-def newest_of(rules: Watermark, rows: Sequence[TimedRow], now: int) -> dict[str, int]:
-    """Return the greatest time of each partition, of rows that move the watermark: late rows do, too.
-
-    A row that several rows share moves its partition at most as far as a row may be ahead of ``now``.
-    """
-    most, newest = now + rules.max_ahead, dict[str, int]()
-    for row in rows:
-        if row.newest is not None and rules.refusal(row.at, now, None) is None:
+def _newest(judged: Sequence[tuple[TimedRow, Refusal | None]], most: int) -> dict[str, int]:
+    """Return the greatest time of each partition, of rows that move the watermark, and not after ``most``."""
+    newest: dict[str, int] = {}
+    for row, why in judged:
+        if row.newest is not None and why in (None, Refusal.LATE):
             moved = min(row.newest, most)
             newest[row.partition] = max(moved, newest.get(row.partition, moved))
     return newest

@@ -19,7 +19,7 @@ from attrs import field, frozen
 from pyspark.sql.types import StructField
 
 from trident_py.interfaces.states import RemovableMapState, StateFactory
-from trident_py.windows.event_store import HEAD, Newest, TimedRow, judge, newest_of, progress_line, progress_of
+from trident_py.windows.event_store import HEAD, Newest, TimedRow, judge, progress_line, progress_of
 from trident_py.windows.join_keys import JoinedKeys, JoinSide, NewRows, Partners
 from trident_py.windows.time_index import StoredBin, TimeIndex
 from trident_py.windows.watermark import Refusal, WatermarkProgress
@@ -107,16 +107,12 @@ class TimeJoin:
         ]
         return value_field(self.slug, made_of)
 
-    def newest(self, rows: Sequence[Sequence[TimedRow]], now: int) -> list[Newest]:
-        """Return where the rows of each side move its watermark, at the time ``now``."""
-        return [newest_of(side.rules, given, now) for side, given in zip(self.sides, rows, strict=True)]
-
     def feed(
         self,
         state: RemovableMapState[bytes],
         rows: Sequence[Sequence[TimedRow]],
         now: int,
-        newest: Sequence[Newest] | None = None,
+        newest: Sequence[Newest | None] | None = None,
     ) -> JoinFed:
         """Join the rows of a transaction; iterate `JoinFed.joined` to the end.
 
@@ -128,7 +124,7 @@ class TimeJoin:
             now: the time of the transaction in microseconds since the epoch.
             newest: where all rows of the transaction move each side's watermark; None: ``rows`` are all.
         """
-        head, newest = self._head(state), self.newest(rows, now) if newest is None else newest
+        head, newest = self._head(state), [None, None] if newest is None else newest
         judged = [
             judge(side.rules, before, given, now, before.watermark, moved)
             for side, before, given, moved in zip(self.sides, head.progress, rows, newest, strict=True)

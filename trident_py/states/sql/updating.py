@@ -16,7 +16,6 @@ from trident_py.errors import StateError, StoreBusyException
 from trident_py.interfaces.removal import REMOVE
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import Key, RemovableMapState, StateChange, TaskedState, TaskReader, ValueUpdater
-from trident_py.rows.row import column_values
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of
 from trident_py.states.fenced import Expiry
 from trident_py.states.keys import encode_keys
@@ -149,7 +148,7 @@ class UpdateTask:
     def updated(self, task: int, batches: Iterator[pa.RecordBatch], partition: int = 0) -> pa.RecordBatch:
         """Change the state by ``batches``, the rows of a partition, as ``task``; return its report."""
         given = list(batches)
-        columns = [column_values(each) for each in pa.Table.from_batches(given).columns] if given else []
+        rows = pa.Table.from_batches(given) if given else pa.table({})
         database, where = self.staging.database, self.staging.where
         with (
             ending_at_refusals(),
@@ -159,7 +158,7 @@ class UpdateTask:
         ):
             state = TaskState(self.before, connection)
             token = stored_token(connection, self.before.table)
-            emitted = self.change.apply(state, columns or [[]] * self.change.fields, partition)
+            emitted = self.change.apply(state, rows, partition)
             removed = [(*key, None) for key, value in state.changed.values() if value is REMOVE]
             kept = [(*key, value) for key, value in state.changed.values() if value is not REMOVE]
             for number, rows in ((task, kept), (~task, removed)):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from attrs import define, evolve
 from hypothesis import given, settings
@@ -26,8 +28,8 @@ from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.operations import Aggregator
 from trident_py.interfaces.states import Emitted
 from trident_py.operations.builtin import Sum
-from trident_py.rows.row import Row, column_values
-from trident_py.rows.schema import arrow_table, columns_of, schema_of
+from trident_py.rows.row import Row, columns_in
+from trident_py.rows.schema import arrow_table, schema_of
 from trident_py.states.changes import UpdateCollector, rows_emitted
 from trident_py.states.memory import MemoryMapState
 from trident_py.windows.key_groups import GROUPS
@@ -69,28 +71,28 @@ class Grouped(Driver):
     parts: int = 0
 
     def changed(self, rows: Sequence[Row]) -> list[Any]:
-        groups, time = KeyGroups(self.updater, GROUPS), round(self.now * 1000)
+        groups, time = KeyGroups(self.updater, self.fed, GROUPS), round(self.now * 1000)
         assert isinstance(self.state, MemoryMapState)
+        given = arrow_table(rows, self.fed)
         if not self.parts:
             collector = UpdateCollector("here", self.outputs)
-            assert list(groups.feeding(self.state, rows, time, collector)) == list(range(GROUPS))
+            assert list(groups.feeding(self.state, given, time, collector)) == list(range(GROUPS))
             return collector.rows
         change = self.change_of(groups, time)
-        columns = columns_of(rows, change.fields)
-        change = evolve(change, newest=self.newest(change, rows))
-        emitted, partitions = list[Emitted](), change.partitions(columns, self.parts)
+        change = evolve(change, newest=self.newest(change, given))
+        emitted, partitions = list[Emitted](), pa.array(change.partitions(given, self.parts), pa.int32())
         for partition in range(self.parts):
-            its = [row for row, number in zip(rows, partitions, strict=True) if number == partition]
-            emitted += change.apply(self.state, columns_of(its, change.fields), partition)
+            its = given.filter(pc.equal(partitions, partition))
+            emitted += change.apply(self.state, its if its.num_rows else pa.table({}), partition)
         return self.decoded(change, sorted(emitted, key=lambda each: each.place))
 
-    def newest(self, change: TimedChange, rows: Sequence[Row]) -> Newests:
+    def newest(self, change: TimedChange, rows: pa.Table) -> Newests:
         """As tasks find it for some rows each, and the driver puts it together."""
-        found: list[dict[str, int]] = [{} for _ in self.updater.newest([], 0)]
-        halves = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
-        batches = [batch for half in halves for batch in arrow_table(half, self.fed).to_batches()]
+        found: list[dict[str, int]] = [{} for _ in change.groups.newest(rows.slice(0, 0), 0)]
+        halves = [rows.slice(0, rows.num_rows // 2), rows.slice(rows.num_rows // 2)]
+        batches = [batch for half in halves for batch in half.to_batches()]
         for told in NewestRows(change)(iter(batches)):
-            for number, name, newest in zip(*map(column_values, told.columns), strict=True):
+            for number, name, newest in zip(*columns_in(told), strict=True):
                 found[number][name] = max(newest, found[number].get(name, newest))
         return found
 
@@ -98,7 +100,6 @@ class Grouped(Driver):
         return TimedChange(
             groups=groups,
             where="here",
-            inputs=self.fed.names,
             outputs=self.outputs,
             streams=streams_of(self),
             time=time,
@@ -146,7 +147,7 @@ def compared(
             found.append([(now, in_any_order(driver, emitted)) for now, emitted in driver.meet(fate, rows, others)])
         assert found[0] == found[1]
     updater = many.updater
-    groups = KeyGroups(updater, GROUPS).of(state)
+    groups = KeyGroups(updater, many.fed, GROUPS).of(state)
     assert all(updater.watermarks(each) == updater.watermarks(one_state) for each in groups)
     at_rest = [updater.next_window_at(each) for each in groups]
     assert min((each for each in at_rest if each is not None), default=None) == updater.next_window_at(one_state)
@@ -226,10 +227,9 @@ HISTORY: list[Any] = [
 def neglecting(sound: Callable[..., Any]) -> Callable[..., Any]:
     """Feed only the groups that have rows."""
 
-    def feeding(groups: KeyGroups, state: Any, tuples: Any, time: int, collector: Any, newest: Any, among: Any) -> Any:
-        for each in sorted(set(groups.numbers(tuples))):
-            its = [row for row, number in zip(tuples, groups.numbers(tuples), strict=True) if number == each]
-            yield from sound(groups, state, its, time, collector, newest, range(each, each + 1))
+    def feeding(groups: KeyGroups, state: Any, rows: pa.Table, time: int, collector: Any, newest: Any, _: Any) -> Any:
+        for each in sorted(set(groups.numbers(rows) if rows.num_rows else ())):
+            yield from sound(groups, state, rows, time, collector, newest, range(each, each + 1))
 
     return feeding
 

@@ -43,8 +43,7 @@ class Emitted:
         self.participant = TimedParticipant(
             name="some",
             state=operation.typed(SOURCE).make_state(TridentConfig(state_dir=directory), Metrics(), 0, 1),
-            groups=KeyGroups(operation.updater(SOURCE)),
-            inputs=SOURCE.names,
+            groups=KeyGroups(operation.updater(SOURCE), SOURCE),
             outputs=["count", "window_start", "window_end"][: 3 if window.is_timed else 1],
             kind=operation.kind,
             downstream=lambda _, rows, __: self.rows.extend(rows),

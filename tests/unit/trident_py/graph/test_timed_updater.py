@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 from attrs import define, field
 
 from tests.unit.trident_py.windows.stored import Stored
 from trident_py.graph.timed_updater import KeyGroups, Newests, TimedUpdater
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.states import Key, RemovableMapState
-from trident_py.rows.row import Row, row_class
+from trident_py.rows.row import Row, keys_in
+from trident_py.rows.schema import schema_of
 from trident_py.states.changes import UpdateCollector
 from trident_py.states.shards import shard_numbers
 
-ROWS = list(map(row_class(("word",))._make, [("a",), ("b",), ("c",), ("a",)]))
+FIELDS = schema_of("word string")
+WORDS = ["a", "b", "c", "a"]
 
 
 @define
@@ -36,25 +39,25 @@ class Noting(TimedUpdater):
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:
         return None
 
-    def keys(self, tuples: Sequence[Row]) -> list[Key]:
-        return [[row.word] for row in tuples]
+    def keys(self, rows: pa.Table) -> Sequence[Key]:
+        return keys_in(rows, ["word"])
 
-    def newest(self, tuples: Sequence[Row], time: int) -> Newests:
-        return [{"": len(tuples)}]
+    def newest(self, rows: pa.Table, time: int) -> Newests:
+        return [{"": rows.num_rows}]
 
 
 def fed(count: int, among: range | None = None) -> tuple[Noting, Stored]:
     updater, state, collector = Noting(), Stored(), UpdateCollector("here", ["word"])
-    numbers: Any = KeyGroups(updater, count).feeding(state, ROWS, 0, collector, None, among)
+    numbers: Any = KeyGroups(updater, FIELDS, count).feeding(state, pa.table({"_0": WORDS}), 0, collector, None, among)
     assert list(numbers) == list(among or range(count))
     return updater, state
 
 
 def test_each_group_gets_the_rows_of_its_keys_and_where_all_rows_move_the_watermark() -> None:
     updater, state = fed(4)
-    numbers = shard_numbers([[row.word] for row in ROWS], 4)
+    numbers = shard_numbers([[word] for word in WORDS], 4)
     assert updater.fed == [
-        ([row.word for row, its in zip(ROWS, numbers, strict=True) if its == group], [{"": 4}]) for group in range(4)
+        ([word for word, its in zip(WORDS, numbers, strict=True) if its == group], [{"": 4}]) for group in range(4)
     ]
     assert sorted(state.values) == [(f"{group}:head", 0) for group in range(4)]
 

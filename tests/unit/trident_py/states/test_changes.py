@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from attrs import field, frozen
 
@@ -47,32 +48,31 @@ def test_a_reducer_gets_the_rows_of_each_key_in_order_and_a_combiner_each_partia
         (("a",), "-xz"),
         (("b",), "-y"),
     ]
-    columns = [["a", "b", "a"], ["x", "y", "z"]]
-    assert change.fields == 2
-    assert change.partitions(columns, 7) == shard_numbers([["a"], ["b"], ["a"]], 7)
+    rows = pa.table({"word": ["a", "b", "a"], "letter": ["x", "y", "z"]})
+    assert change.partitions(rows, 7) == shard_numbers([["a"], ["b"], ["a"]], 7)
     combined = Aggregated(aggregator=Adding(), keys=0)
     keys, (updater,) = combined.updaters([[5]])
-    assert (keys, updater(2), updater(None), combined.fields) == ([()], 7, 5, 1)
-    assert len(set(combined.partitions([[5, 6, 7]], 7))) == 1
+    assert (keys, updater(2), updater(None)) == ([()], 7, 5)
+    assert len(set(combined.partitions(pa.table({"n": [5, 6, 7]}), 7))) == 1
 
 
 def test_an_updater_is_called_for_each_partition_with_its_rows_also_without_rows() -> None:
     noting, words = Noting(), ["a", "b", "c", "a"]
     change = Updated(updater=noting, where="here", inputs=["word"], output=WORD, places=[0])
     state: MemoryMapState[Any] = MemoryMapState()
-    assert sorted(change.spread([state] * 5, [words])) == [("a",), ("a",), ("b",), ("c",)]
+    assert sorted(change.spread([state] * 5, pa.table({"word": words}))) == [("a",), ("a",), ("b",), ("c",)]
     numbers = shard_numbers([[word] for word in words], 5)
     assert noting.calls == [
         [word for word, its in zip(words, numbers, strict=True) if its == part] for part in range(5)
     ]
-    assert change.apply(state, [[]], 0) == []
+    assert change.apply(state, pa.table({}), 0) == []
     assert noting.calls[-1] == []
 
 
 def test_rows_that_an_updater_emits_in_tasks_come_to_the_driver_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "EMITTED_ROWS", 2)
     change = Updated(updater=Noting(), where="here", inputs=["word"], output=WORD, places=[0])
-    emitted = change.apply(MemoryMapState(), [["a", "b", None]], 4)
+    emitted = change.apply(MemoryMapState(), pa.table({"word": ["a", "b", None]}), 4)
     assert [each.place for each in emitted] == [4, 4]
     assert rows_emitted(emitted, WORD) == [("a",), ("b",), (None,)]
 
@@ -81,4 +81,4 @@ def test_rows_that_an_updater_emits_in_tasks_come_to_the_driver_in_pieces(monkey
 def test_an_updater_that_emits_another_row_than_it_declared_is_named(emitted: Any, error: type[Exception]) -> None:
     change = Updated(updater=Noting(emits=emitted), where="state 'x'", inputs=["word"], output=WORD, places=[0])
     with pytest.raises(error, match="state 'x': emitted"):
-        change.apply(MemoryMapState(), [["a"]], 0)
+        change.apply(MemoryMapState(), pa.table({"word": ["a"]}), 0)

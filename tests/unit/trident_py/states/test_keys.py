@@ -117,3 +117,8 @@ def test_what_cannot_be_a_key_is_named(value: object) -> None:
     with pytest.raises(StateError, match="cannot be part of a state's key") as raised:
         encode_key((value,))
     assert repr(shown) in str(raised.value)
+
+
+def test_keys_of_different_lengths_are_not_cut() -> None:
+    with pytest.raises(ValueError, match="the same number of values, not 1 and 2"):
+        encode_keys([["a"], ["a", "b"]])

@@ -149,7 +149,7 @@ def test_keys_that_have_expired_start_anew_in_tasks_as_on_the_driver(opens: Open
         tx = evolve(transaction(txid, attempt), time=time)
         commit(made["tasks"], tx, part)
         begin(made["driver"], tx)
-        CHANGE.apply(made["driver"], list(zip(*part.items(), strict=True)), 0)
+        CHANGE.apply(made["driver"], arrow_table(list(part.items()), ROWS), 0)
         made["driver"].commit_group()
         assert values(made["tasks"]) == values(made["driver"])
 
