@@ -49,9 +49,12 @@ class WindowAggregation:
     seen: tuple[str, ...]
     merges: bool = False
 
-    def results(self, trigger: int, rows: Sequence[Row], bounds: Values) -> Iterator[Values]:
+    def results(
+        self, trigger: int, rows: Sequence[Row], bounds: Values, *, has_one_key: bool = False
+    ) -> Iterator[Values]:
         """Yield the results for each key of a window that fires; its rows are those of all keys."""
-        for key, group in self.by_key(rows).values():
+        groups = [(key, rows) for key in values_of(rows[:1], self.keys)] if has_one_key else self.by_key(rows).values()
+        for key, group in groups:
             before = key if self.emits_keys else ()
             for result in self._results(trigger, group):
                 yield (*before, *result, *(bounds if self.emits_bounds else ()))
@@ -68,7 +71,7 @@ class WindowAggregation:
         """Prepare the aggregator, and clean it up after the block."""
         return prepared([self.call.aggregator], self.title)
 
-    def _results(self, trigger: int, rows: list[Row]) -> list[Values]:
+    def _results(self, trigger: int, rows: Sequence[Row]) -> list[Values]:
         aggregator, make = self.call.aggregator, row_class(self.seen)._make
         if self.merges and isinstance(aggregator, CombinerAggregator):
             accumulator: Accumulator[Any] = MergingAccumulator(aggregator)
@@ -161,7 +164,7 @@ class EventUpdater(TimedUpdater):
         with self.aggregation.prepared():
             for window in chain([first], fed.fired):
                 bounds = (moment(window.start), moment(window.end))
-                for values in self.aggregation.results(window.end, window.rows, bounds):
+                for values in self.aggregation.results(window.end, window.rows, bounds, has_one_key=window.has_one_key):
                     collector.emit((False, values))
 
     def next_window_at(self, state: RemovableMapState[bytes]) -> int | None:

@@ -108,11 +108,15 @@ class FiredWindow:
     """A window that fires, with its rows in the order of their times. Rows of one time are in the order they came in.
 
     ``start`` and ``end`` are in microseconds since the epoch.
+
+    Attributes:
+        has_one_key: whether all rows have the same key.
     """
 
     start: int
     end: int
     rows: Sequence[Row]
+    has_one_key: bool = False
 
 
 @frozen

@@ -15,6 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from trident_py.windows.bins import SEAL_BYTES, Bins
 from trident_py.windows.event_store import EventWindows, FiredWindow, TimedRow
 from trident_py.windows.windows import SessionWindow
 
-_PORTION_GROUPS = 100
+_PORTION_GROUPS = 512
 """The number of groups that are read at once if their sessions may end."""
 
 _GROUPS = pa.schema([pa.field("key", pa.string(), nullable=False)])
@@ -91,37 +92,48 @@ class SessionEventWindows(EventWindows[SessionWindow]):
         bins.add(_tables(placed))
 
     def _due(self, bins: Bins, before: int | None, upto: int) -> Iterator[FiredWindow]:
-        while bins.full and (first := min(bins.full)) < upto // self._grain:
-            found = pa.Table.from_batches(bins.read(first), _GROUPS).column("key").to_pylist()
-            keys = list(dict.fromkeys(found))
+        while due := sorted(name for name in bins.full if name < upto // self._grain):
+            names, keys = self._some(bins, due)
             for start in range(0, len(keys), _PORTION_GROUPS):
-                yield from self._ended(bins, first, keys[start : start + _PORTION_GROUPS])
-            bins.remove([first])
+                yield from self._ended(bins, names[-1], keys[start : start + _PORTION_GROUPS])
+            bins.remove(names)
 
-    def _ended(self, bins: Bins, first: int, keys: Sequence[str]) -> Iterator[FiredWindow]:
-        """Yield the sessions of these groups that end in the bin ``first``; then remove them, and move the others."""
-        state, placed = bins.state, dict[int, list[str]]()
-        entries: dict[tuple[str, int], bytes] = {}
-        gone: list[tuple[str, int]] = []
+    def _some(self, bins: Bins, due: Sequence[int]) -> tuple[list[int], list[str]]:
+        """Return the first bins, as many as have a portion of groups together, at least one; and these groups."""
+        names, keys = list[int](), dict[str, None]()
+        for name in due:
+            found = pa.Table.from_batches(bins.read(name), _GROUPS).column("key").to_pylist()
+            if names and len(keys) + len(found) > _PORTION_GROUPS:
+                break
+            names.append(name)
+            keys |= dict.fromkeys(found)
+        return names, list(keys)
+
+    def _ended(self, bins: Bins, last: int, keys: Sequence[str]) -> Iterator[FiredWindow]:
+        """Yield the sessions of these groups that end in bins up to ``last``; then remove them, and move the others."""
+        state, placed, fired = bins.state, dict[int, list[str]](), list[tuple[int, str, _Session]]()
+        left: dict[str, _Group] = {}
         for key, group in self._groups(state, keys).items():
-            ended = [each for each in group.sessions if each.bin == first == self._end_bin(each)]
-            for session in ended:
-                yield FiredWindow(session.start, session.last + self.window.gap_micros, self._rows(state, key, session))
-                gone += [(key, slot) for slot in session.slots]
-            left = [
-                self._placed(key, evolve(each, bin=None), placed) if each.bin == first else each
-                for each in group.sessions
-                if each not in ended
-            ]
-            if left:
-                entries[key, 0] = self._stored(_Group(left, group.slots))
-            elif ended:
-                gone.append((key, 0))
+            ends = [(self._end_bin(session), session) for session in group.sessions]
+            fired += [(end, key, session) for end, session in ends if end <= last]
+            stay = [self._moved(key, session, last, placed) for end, session in ends if end > last]
+            left[key] = _Group(stay, group.slots)
+        gone = [(key, 0) for key, group in left.items() if not group.sessions]
+        for _, key, session in sorted(fired, key=itemgetter(0)):
+            rows, end = self._rows(state, key, session), session.last + self.window.gap_micros
+            yield FiredWindow(session.start, end, rows, has_one_key=True)
+            gone += [(key, slot) for slot in session.slots]
+        entries = {(key, 0): self._stored(group) for key, group in left.items() if group.sessions}
         if entries:
             state.multi_put(list(entries), list(entries.values()))
         if gone:
             state.multi_remove(gone)
         bins.add(_tables(placed))
+
+    def _moved(self, key: str, session: _Session, last: int, placed: dict[int, list[str]]) -> _Session:
+        """Put a session that ends later into the bin of its end, if its present bin is not after ``last``."""
+        is_passed = session.bin is not None and session.bin <= last
+        return self._placed(key, evolve(session, bin=None), placed) if is_passed else session
 
     def _joined(self, sessions: Sequence[_Session]) -> list[_Session]:
         """Join sessions that touch; ``sessions`` are the stored ones, then new ones."""
