@@ -119,14 +119,23 @@ class AggregateState(Output):
         if isinstance(state, FencedState):
             state.tells_rolled_back = place.new_values is not None and bool(place.new_values.replacing)
         combines = isinstance(aggregator, CombinerAggregator)
-        made_of: dict[str, Any] = {"name": self.name, "state": state, "aggregator": aggregator, "keys": keys}
-        inputs = () if combines else fields.seen.names
-        if isinstance(state, StagingState) and downstream is None and place.by_tasks:
-            if isinstance(state, TaskedState) and context.spark and not state.merges(aggregator):
-                return TaskedAggregateParticipant(**made_of, inputs=inputs, spark=context.spark)
-            if combines:
+        made_of: dict[str, Any] = {
+            "name": self.name,
+            "state": state,
+            "aggregator": aggregator,
+            "keys": keys,
+            "inputs": () if combines else fields.seen.names,
+            "output": fields.target,
+            "downstream": downstream,
+            "downstream_outputs": following,
+        }
+        if isinstance(state, StagingState) and place.by_tasks:
+            merges = downstream is None and state.merges(aggregator)
+            if isinstance(state, TaskedState) and context.spark and not merges:
+                return TaskedAggregateParticipant(**made_of, spark=context.spark)
+            if combines and downstream is None:
                 return StagedParticipant(**made_of)
-        return AggregateParticipant(**made_of, inputs=inputs, downstream=downstream, downstream_outputs=following)
+        return AggregateParticipant(**made_of)
 
     def typed(self, fields: AggregatedFields) -> StateFactory:
         """Return the factory with these types.

@@ -283,16 +283,19 @@ class AggregateParticipant(StateParticipant):
     Attributes:
         keys: the number of key columns of the change; 0 if not grouped.
         inputs: the fields of the rows that a reducer receives.
+        output: the fields of the new values.
     """
 
     aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
     keys: int
     inputs: Sequence[str] = ()
+    output: StructType = field(factory=StructType)
 
     @property
     def change(self) -> Aggregated:
         """The effect of the batch's rows."""
-        return Aggregated(aggregator=self.aggregator, keys=self.keys, inputs=self.inputs)
+        output = self.output if self.downstream else None
+        return Aggregated(aggregator=self.aggregator, keys=self.keys, inputs=self.inputs, output=output)
 
     def check_state(self) -> None:
         check_values(self.state, by_key=bool(self.keys))

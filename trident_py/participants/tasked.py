@@ -15,8 +15,15 @@ from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import Emitted, StateChange, TaskedState
 from trident_py.participants.context import CommitSpark
 from trident_py.participants.participant import Collect
-from trident_py.participants.states import AggregateParticipant, Staged, StateParticipant, UpdateParticipant
+from trident_py.participants.states import (
+    AggregateParticipant,
+    Staged,
+    StateParticipant,
+    UpdateParticipant,
+    in_key_order,
+)
 from trident_py.rows.row import columns_in
+from trident_py.rows.schema import arrow_table
 from trident_py.spark.frames import column, in_order, kept, map_batches, rows_of_frame
 from trident_py.spark.jobs import parallelism
 from trident_py.states.changes import rows_emitted
@@ -143,6 +150,13 @@ class TaskedAggregateParticipant(TaskedParticipant, AggregateParticipant):
 
     def parts_of(self, frame: DataFrame) -> int:
         return parallelism(frame.sparkSession) if self.keys else 1
+
+    def emitted(self, tx: SinkTransaction, emitted: Sequence[Emitted]) -> list[tuple[Any, ...]]:
+        """Return the new values in the order that they have on the driver: that of their keys."""
+        if not emitted:
+            return []
+        rows = arrow_table(rows_emitted(emitted, self.output), self.output)
+        return list(zip(*columns_in(in_key_order(rows, self.keys)), strict=True))
 
 
 @define(kw_only=True)

@@ -43,19 +43,25 @@ class Aggregated(StateChange):
     Attributes:
         keys: the number of key columns, which come first.
         inputs: the fields of the rows that a reducer receives.
+        output: the fields of the new values: keys and value; None: they have no consumer.
     """
 
     aggregator: CombinerAggregator[Any] | ReducerAggregator[Any]
     keys: int
     inputs: Sequence[str] = ()
+    output: StructType | None = None
 
     def partitions(self, rows: pa.Table, count: int) -> Sequence[int]:
         return _partitions(rows, range(self.keys), count)
 
     def apply(self, state: MapState[Any], rows: pa.Table, partition: int) -> Sequence[Emitted]:
-        if rows.num_rows:
-            state.multi_update(*self.updaters(columns_in(rows)))
-        return ()
+        if not rows.num_rows:
+            return ()
+        keys, updaters = self.updaters(columns_in(rows))
+        values = state.multi_update(keys, updaters)
+        if self.output is None:
+            return ()
+        return emitted_rows([(*key, value) for key, value in zip(keys, values, strict=True)], self.output, partition)
 
     def updaters(self, columns: Columns) -> tuple[list[tuple[Any, ...]], list[ValueUpdater[Any]]]:
         """Return keys, and for each an updater of its value; a reducer has each key once."""

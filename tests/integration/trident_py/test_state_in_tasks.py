@@ -22,7 +22,7 @@ from tests.integration.trident_py.forgetful import ForgetfulState
 from tests.integration.trident_py.tasked_program import Joining
 from tests.integration.trident_py.test_query import PATIENCE_SECONDS
 from tests.unit.trident_py.states.sql.postgres_rows import select, tables
-from trident_py import FileSink, FixedBatchSpout, PostgresState, TridentConfig, TridentTopology
+from trident_py import FileSink, FixedBatchSpout, PostgresState, SQLSink, TridentConfig, TridentTopology
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.states import QueryFunction, ReadOnlyMapState, RemovableMapState, StateUpdater
 from trident_py.rows.schema import schema_of
@@ -40,10 +40,14 @@ def in_tasks(dsn: str) -> PostgresState:
     return PostgresState(dsn, table="counts", placement="tasks")
 
 
-def joined(name: str, state: PostgresState) -> TridentTopology:
+def joined(name: str, state: PostgresState, told: Path | None = None) -> TridentTopology:
+    """The numbers of each word; their new values go to a table in the directory ``told``."""
     topology = TridentTopology(name)
     numbers = topology.new_stream("numbers", FixedBatchSpout("word string, n bigint", LARGE, *ROWS))
-    numbers.group_by("word").persistent_aggregate(state, Joining(), "numbers string")
+    words = numbers.group_by("word").persistent_aggregate(state, Joining(), "numbers string")
+    if told:
+        sink = SQLSink(f"sqlite:///{told / 'told.db'}", "told", mode="upsert", keys="word")
+        words.new_values_stream().write_to(sink)
     return topology
 
 
@@ -59,11 +63,13 @@ def test_a_reducer_in_tasks_gets_each_row_once_in_order(
 
 
 def test_a_commit_by_tasks_that_happened_and_is_replayed_counts_once(
-    spark: SparkSession, config: TridentConfig, postgres: str
+    spark: SparkSession, config: TridentConfig, postgres: str, tmp_path: Path
 ) -> None:
     factory = ForgetfulState(postgres, table="counts", placement="tasks")
-    with joined("redone", factory).start(config, spark=spark) as query:
+    with joined("redone", factory, tmp_path).start(config, spark=spark) as query:
         query.process_all_available(PATIENCE_SECONDS)
+    with closing(sqlite3.connect(tmp_path / "told.db")) as told:
+        assert dict(told.execute("SELECT word, numbers FROM told").fetchall()) == EXPECTED
     assert factory.commits[:3] == ["1:0", "2:0", "2:1"]
     assert dict(select(postgres, "SELECT word, numbers FROM counts")) == EXPECTED
     assert tables(postgres) == BOOKS

@@ -13,13 +13,16 @@ from coordinators.values.attempt import TransactionAttempt
 from tests.unit.trident_py.participants.test_staged import TX, Staging
 from tests.unit.trident_py.states.aggregators import Adding
 from tests.unit.trident_py.states.test_changes import Noting
+from tests.unit.trident_py.windows.driven import begun
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.interfaces.states import StateChange, TaskedState
 from trident_py.participants.capabilities import Capabilities
 from trident_py.participants.context import CommitSpark
 from trident_py.participants.states import Staged
 from trident_py.participants.tasked import KeptRows, NumberedParts, TaskedAggregateParticipant
+from trident_py.rows.schema import schema_of
 from trident_py.states.changes import Aggregated, Updated
+from trident_py.states.memory import MemoryMapState
 from trident_py.states.shards import shard_numbers
 
 
@@ -110,3 +113,16 @@ def test_rows_are_numbered_by_their_partitions_as_on_the_driver() -> None:
     assert numbered.column("_part").to_pylist() == shard_numbers([["a"], [None], ["c"]], 7)
     (whole,) = NumberedParts(by(), 7)(iter([batch]))
     assert len(set(whole.column("_part").to_pylist())) == 1
+
+
+def test_new_values_of_tasks_are_in_the_order_of_their_keys() -> None:
+    _, last, _ = made()
+    last.output = schema_of("word string, last int")
+    last.downstream = lambda tx, values, rolled_back: None
+    change = last.change_of(TX, 2)
+    emitted = [
+        each
+        for partition, words in enumerate((["c", "a"], ["b"], []))
+        for each in change.apply(begun(MemoryMapState()), pa.table({"word": words, "n": [1] * len(words)}), partition)
+    ]
+    assert last.emitted(TX, emitted) == [("a", 1), ("b", 1), ("c", 1)]
