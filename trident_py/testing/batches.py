@@ -7,13 +7,18 @@ from pyspark.sql import SparkSession
 from coordinators.backends.coordination import Coordination
 from coordinators.backends.local import LocalCoordination
 from trident_py.engine.monitoring.listeners import Progress, TransactionProgress
+from trident_py.interfaces.config import RetryPolicy, TridentConfig
 from trident_py.topology import TridentTopology
+
+_CONFIG = TridentConfig(retry=RetryPolicy(backoff=0.0))
 
 
 def run_batches(
     topology: TridentTopology, coordination: Coordination | None = None, spark: SparkSession | None = None
 ) -> list[TransactionProgress]:
     """Run ``topology`` until all data of its spouts is committed, then stop it.
+
+    A batch that fails is retried without a wait.
 
     Args:
         topology: the topology to run.
@@ -29,6 +34,7 @@ def run_batches(
         TridentError: the error that ended the topology.
     """
     progress = Progress(recent_max=None)
-    with topology.start(spark=spark, listeners=[progress], coordination=coordination or LocalCoordination()) as query:
+    where = coordination or LocalCoordination()
+    with topology.start(_CONFIG, spark=spark, listeners=[progress], coordination=where) as query:
         query.process_all_available()
     return progress.recent()
