@@ -1,4 +1,4 @@
-"""The kill harness, in a size for every run of the tests."""
+"""The kill harness, in a small size; `tests.faults` kills at chosen points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.kills import TARGETS, Killing
 
-pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.zookeeper]
 
 
 def test_a_word_count_killed_four_times_counts_every_word_once(tmp_path: Path) -> None:
