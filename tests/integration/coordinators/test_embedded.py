@@ -167,7 +167,7 @@ def test_it_listens_on_this_machine_only(zookeeper_server: EmbeddedZooKeeper) ->
 
 def test_a_killed_server_is_started_again_on_the_same_data_and_port_and_its_leader_goes_on(directory: Path) -> None:
     with EmbeddedZooKeeper.running(directory) as server:
-        store = lead("wordcount", hosts=server.hosts, session_timeout=60.0)
+        store = lead("wordcount", hosts=server.hosts, session_timeout=30.0)
         store.write(CoordinatorRecord(1, seq=1))
         os.kill(server.pid, signal.SIGKILL)
         assert _has_ended(directory)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from attrs import define, field
 
+from coordinators.backends.zookeeper import session as session_module
 from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.backends.zookeeper.leadership import lead, look, stand_by
 from coordinators.backends.zookeeper.record_store import ZooKeeperRecordStore
@@ -147,6 +148,7 @@ def test_a_standby_that_loses_its_leadership_before_it_has_taken_over_stands_by_
     last.close()
 
 
-def test_a_standby_without_any_server_says_so(standbys: Standbys) -> None:
+def test_a_standby_without_any_server_says_so(standbys: Standbys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "CONNECT_SECONDS_MIN", 1.0)
     with pytest.raises(CoordinationLost, match="no ZooKeeper answered"):
         standbys.add("127.0.0.1:1", session_timeout=1.0).result(PATIENCE_SECONDS)

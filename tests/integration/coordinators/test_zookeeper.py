@@ -19,6 +19,8 @@ from typing import ClassVar
 import pytest
 from attrs import evolve
 
+from coordinators.backends.zookeeper import record_store
+from coordinators.backends.zookeeper import session as session_module
 from coordinators.backends.zookeeper.administration import _reset_steps, describe, list_topologies, reset
 from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.backends.zookeeper.leadership import lead
@@ -236,11 +238,12 @@ def test_an_address_that_is_none_is_refused() -> None:
             lead("wordcount", hosts=hosts)
 
 
-def test_a_server_out_of_reach_is_named_with_the_way_out() -> None:
+def test_a_server_out_of_reach_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "CONNECT_SECONDS_MIN", 1.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = f"127.0.0.1:{silent.getsockname()[1]}"
         started = monotonic()
-        with pytest.raises(CoordinationLost, match=f"'wordcount': no ZooKeeper answered at {hosts} within 5 s"):
+        with pytest.raises(CoordinationLost, match=f"'wordcount': no ZooKeeper answered at {hosts} within 1.5 s"):
             lead("wordcount", hosts=hosts, session_timeout=1.0)
         assert monotonic() - started < 15
 
@@ -379,8 +382,10 @@ def test_a_leader_cut_off_stops_by_its_own_clock_before_another_can_lead(
 
 
 def test_a_session_that_is_lost_while_nobody_else_leads_stays_what_it_is(
-    zookeeper: str, proxy: CuttingProxy, leading: Lead
+    zookeeper: str, proxy: CuttingProxy, leading: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session_module, "CLOSE_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(record_store, "JUDGE_SECONDS", 1.0)
     store = leading(_via(proxy, zookeeper), session_timeout=SHORT_SESSION_SECONDS)
     lost = CoordinationLost("lost")
     assert store.explain_loss(lost) is lost
@@ -414,8 +419,9 @@ def test_an_expired_session_is_lost_for_good_although_the_client_gets_another(
 
 
 def test_a_server_that_stands_still_ends_leadership_in_bounded_time(
-    zookeeper_server: EmbeddedZooKeeper, zookeeper: str, leading: Lead
+    zookeeper_server: EmbeddedZooKeeper, zookeeper: str, leading: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session_module, "CLOSE_SECONDS_MAX", 0.5)
     store = leading(zookeeper, session_timeout=SHORT_SESSION_SECONDS)
     os.kill(zookeeper_server.pid, signal.SIGSTOP)
     try:
@@ -434,7 +440,10 @@ def test_a_server_that_stands_still_ends_leadership_in_bounded_time(
 
 
 @pytest.mark.long
-def test_a_server_killed_for_good_ends_leadership_and_nothing_is_lost(tmp_path: Path, leading: Lead) -> None:
+def test_a_server_killed_for_good_ends_leadership_and_nothing_is_lost(
+    tmp_path: Path, leading: Lead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "CLOSE_SECONDS_MAX", 0.5)
     record = CoordinatorRecord(1, seq=1, cursors={"lines": Cursors().updated({"a.txt": 7})})
     with EmbeddedZooKeeper.running(tmp_path) as server:
         store = leading(server.hosts, session_timeout=SHORT_SESSION_SECONDS)
