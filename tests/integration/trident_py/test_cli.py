@@ -188,6 +188,14 @@ topology.new_stream("numbers", FixedBatchSpout("n bigint", 1, (1,), (2,), cycle=
 """
 
 
+TALKATIVE = [
+    sys.executable,
+    "-c",
+    "from trident_py.cli import main, watch; watch.LINE_SECONDS = 0.1; raise SystemExit(main())",
+]
+"""The command `trident`, with a line for each change of its progress."""
+
+
 @contextmanager
 def running(
     directory: Path, zookeeper: str, function: str, *, start_new_session: bool = False
@@ -195,7 +203,7 @@ def running(
     """``trident run`` of a topology that never comes to an end by itself."""
     os.mkfifo(directory / "fifo")
     (directory / "endless.py").write_text(ENDLESS.format(fifo=str(directory / "fifo"), function=function))
-    command = [*TRIDENT, "run", str(directory / "endless.py:topology"), "--zookeeper", zookeeper]
+    command = [*TALKATIVE, "run", str(directory / "endless.py:topology"), "--zookeeper", zookeeper]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=start_new_session
     ) as process:
@@ -208,44 +216,38 @@ def running(
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_the_first_ctrl_c_lets_what_is_under_way_commit(
-    zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -Dof.the=user\n")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     with running(tmp_path, zookeeper, "lambda row: None") as process:
         read_until(process, r"^endless  .*  [1-9]\d* transaction")
         below = psutil.Process(process.pid).children(recursive=True)
-        assert any("-Dof.the=user" in each.cmdline() for each in below), "our own options of the JVM leave the user's"
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert process.returncode == 0, err
     assert "stopping when what is being processed is committed" in err
     assert out.startswith("endless: ")
+    assert psutil.wait_procs(below, 30)[1] == [], "Spark's JVM ends with the driver"
     main(["status", "endless", "--json", "--zookeeper", zookeeper])
     facts = json.loads(capsys.readouterr().out)
     assert facts["leader"] is None
     assert facts["attempt_ids"] == {}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.zookeeper
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "mixed",
-        pytest.param("control-group", marks=pytest.mark.slow),
-        pytest.param("process-group", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("mode", ["mixed", "control-group", "process-group"])
 def test_sigterm_lets_what_is_under_way_commit_however_a_service_manager_sends_it(
-    mode: str, zookeeper: str, tmp_path: Path
+    mode: str, zookeeper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As systemd does with ``KillMode=mixed``, and by default, and as ``timeout`` does."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -Dof.the=user\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     with running(tmp_path, zookeeper, "lambda row: None", start_new_session=True) as process:
         read_until(process, r"^endless  .*  [1-9]\d* transaction")
         main_process = psutil.Process(process.pid)
         below = main_process.children(recursive=True)
+        assert any("-Dof.the=user" in each.cmdline() for each in below), "our own options of the JVM leave the user's"
         if mode == "process-group":
             os.killpg(process.pid, signal.SIGTERM)
         else:
@@ -315,34 +317,41 @@ topology.new_stream("lines", Lines("line string", 1, ("to",))).peek(lambda row: 
 """
 
 
-@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
+@pytest.mark.local
 @pytest.mark.parametrize(
     ("error", "name"),
     [
         ("ConnectionError('refused: ' + chr(27) + '[31m' + chr(0) + 'x' * 100_000)", "ConnectionError"),
-        pytest.param("BrokenPipeError('of a client')", "BrokenPipeError", marks=pytest.mark.slow),
-        pytest.param("SystemExit(0)", "SystemExit", marks=pytest.mark.slow),
+        ("BrokenPipeError('of a client')", "BrokenPipeError"),
+        ("SystemExit(0)", "SystemExit"),
     ],
 )
+@pytest.mark.usefixtures("spark")  # in its session
 def test_an_error_of_any_class_that_ends_a_start_is_told_and_is_the_last_line(
-    zookeeper: str, tmp_path: Path, error: str, name: str
+    zookeeper: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: str,
+    name: str,
 ) -> None:
-    (tmp_path / "raising.py").write_text(RAISING.format(error=error))
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "")  # and have no later JVM keep what the command sets
+    program = tmp_path / f"raising_a_{name.lower()}.py"
+    program.write_text(RAISING.format(error=error))
     told = tmp_path / "told.json"
     calls = shlex.join(["sh", "-c", f"cat > {shlex.quote(str(told))}"])
-    command = [*TRIDENT, "run", str(tmp_path / "raising.py"), "--zookeeper", zookeeper, "--on-halt", calls]
-    done = subprocess.run(command, text=True, capture_output=True)
-    assert done.returncode == 1
+    assert main(["run", str(program), "--zookeeper", zookeeper, "--on-halt", calls]) == 1
     facts = json.loads(told.read_text())
     assert [facts[each] for each in ("topology", "error", "exit_code")] == ["raising", name, 1]
-    last = done.stderr.splitlines()[-1]
+    said = capfd.readouterr().err
+    last = said.splitlines()[-1]
     assert last.startswith(f"trident: {name}: ")
     assert last == f"trident: {facts['message']}"
     assert len(last) < 5000
-    assert "in get_emitter" in done.stderr
-    assert "\x1b" not in done.stderr
+    assert "in get_emitter" in said
+    assert "\x1b" not in said
 
 
 @pytest.mark.long
@@ -353,8 +362,9 @@ def test_a_program_without_a_session_of_its_own_has_our_line_for_a_failed_attemp
     zookeeper: str, tmp_path: Path
 ) -> None:
     start = (
-        f"from trident_py import TridentConfig\n"
-        f"with topology.start(TridentConfig(zookeeper={zookeeper!r})) as query:\n"
+        f"from trident_py import RetryPolicy, TridentConfig\n"
+        f"config = TridentConfig(zookeeper={zookeeper!r}, retry=RetryPolicy(attempts=2, backoff=0.01))\n"
+        f"with topology.start(config) as query:\n"
         f"    query.await_termination()\n"
     )
     (tmp_path / "failing_program.py").write_text(f"{FAILING}\n{start}")

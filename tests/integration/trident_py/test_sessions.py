@@ -20,6 +20,9 @@ PROGRAM = """
 import sys, threading
 from pyspark.sql import SparkSession
 from trident_py import *
+from trident_py.spark import session
+
+session.PROBE_SECONDS = 0.2
 
 def topology(name, spout):
     made = TridentTopology(name)
