@@ -35,6 +35,7 @@ from trident_py import (
     TridentTopology,
     counter,
 )
+from trident_py.engine.monitoring import listeners
 from trident_py.engine.resident import resident_tasks
 from trident_py.engine.resident.server import ResidentServer
 from trident_py.spark.jobs import parallelism
@@ -169,8 +170,8 @@ def test_a_task_that_hangs_loses_its_request_to_a_job(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resident_tasks, "SLOW_SECONDS", 3600.0)
-    sink, mapped = Shown(), only_once(tmp_path / "mark", lambda: time.sleep(8))
-    config = TridentConfig(resident_tasks=1, driver_host="127.0.0.1", message_timeout=2)
+    sink, mapped = Shown(), only_once(tmp_path / "mark", lambda: time.sleep(4))
+    config = TridentConfig(resident_tasks=1, driver_host="127.0.0.1", message_timeout=1)
     with running(lambda lines: lines.map(mapped, "word string").write_to(sink), spark, config) as (lines, query):
         lines.feed([("act",)], PATIENCE_SECONDS)
         assert query.status.resident_tasks["given_back"] == 1
@@ -182,7 +183,10 @@ def test_a_task_that_hangs_loses_its_request_to_a_job(
 
 
 @pytest.mark.long
-def test_the_line_in_which_a_task_takes_long_is_shown(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_line_in_which_a_task_takes_long_is_shown(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "QUIET_SECONDS", 1.5)
     sink, go_on = Shown(), tmp_path / "go on"
 
     def slow(row: Any) -> tuple[str]:

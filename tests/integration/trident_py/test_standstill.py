@@ -39,9 +39,16 @@ from trident_py import (
     TridentTopology,
 )
 from trident_py.cli import main
+from trident_py.engine.monitoring import listeners
 from trident_py.interfaces.states import StateFactory
 
 PATIENCE_SECONDS = 60
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "QUIET_SECONDS", 1.5)  # the driver takes a turn each second, and is no reason
+    monkeypatch.setattr(listeners, "LOOK_SECONDS", 0.2)
 
 
 def said(query: TridentQuery, wanted: str) -> str:

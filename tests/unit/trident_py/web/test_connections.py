@@ -20,6 +20,7 @@ from tests.unit.trident_py.web.serving import WITHIN_SECONDS, Client, declared, 
 from trident_py.errors import ConfigError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.spouts.feeder import FeederBatchSpout
+from trident_py.web import connections
 from trident_py.web.connections import CONNECTIONS_MAX, DRIVER_FILES
 
 ROOT = Path(__file__).parents[4]
@@ -76,7 +77,8 @@ def test_a_new_connection_takes_the_place_of_the_oldest_that_has_asked_nothing()
         assert next(watching)["topology"] == "words"
 
 
-def test_a_connection_is_closed_whose_header_does_not_arrive() -> None:
+def test_a_connection_is_closed_whose_header_does_not_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.5)
     answered = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with serving() as words, ExitStack() as held:
         slow = [held.enter_context(connect(words.client)) for _ in range(4)]
@@ -87,7 +89,10 @@ def test_a_connection_is_closed_whose_header_does_not_arrive() -> None:
                 pass
 
 
-def test_a_connection_is_closed_whose_handshake_does_not_arrive(tmp_path: Path) -> None:
+def test_a_connection_is_closed_whose_handshake_does_not_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 2.0)
     authority = Authority.named("the-authority", tmp_path)
     server = authority.vouch("server", alternative="IP:127.0.0.1")
     config = TridentConfig(serve="127.0.0.1:0", serve_cert=server.cert, serve_key=server.key)
