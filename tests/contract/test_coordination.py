@@ -11,6 +11,7 @@ from attrs import define, evolve, field
 
 from coordinators.backends.coordination import Coordination
 from coordinators.backends.local import LocalCoordination
+from coordinators.backends.zookeeper import leadership
 from coordinators.backends.zookeeper.coordination import ZooKeeperCoordination
 from coordinators.backends.zookeeper.session import ZooKeeperSession
 from coordinators.backends.zookeeper.znodes import ANY_VERSION, Remove, TopologyPaths
@@ -99,7 +100,8 @@ def test_topologies_have_nothing_to_do_with_each_other(place: Place) -> None:
     assert place.coordination.topologies() == ["other", "wordcount"]
 
 
-def test_a_second_leader_is_refused_while_the_first_one_leads(place: Place) -> None:
+def test_a_second_leader_is_refused_while_the_first_one_leads(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "WAIT_BEYOND_SESSION_SECONDS", 0.5)
     first = place.lead()
     with pytest.raises(FencedError, match=r"'wordcount' is led by pid \d+ on host .*, which did not end within"):
         place.impatient.lead("wordcount")

@@ -16,6 +16,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from coordinators.status.status import BusyTask
 from tests.topologies import until
 from tests.unit.trident_py.web.serving import EVIL, WITHIN_SECONDS, Words, serving
+from trident_py.engine.monitoring import listeners
 from trident_py.engine.rows.row_engine import RowJobs
 from trident_py.errors import TridentError
 
@@ -204,7 +205,8 @@ def test_a_failing_transaction_is_parked_from_its_details(browser: webdriver.Chr
         assert not page.one("#details-actions").is_displayed()
 
 
-def test_why_nothing_happens_is_told(page: Page, words: Words) -> None:
+def test_why_nothing_happens_is_told(page: Page, words: Words, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "QUIET_SECONDS", 1.5)
     page.until("#state", "running")
     words.feed("to")
     words.query.pause()

@@ -14,6 +14,7 @@ from trident_py.errors import HistoryError, TridentError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.query import TridentQuery
 from trident_py.spouts.feeder import FeederBatchSpout
+from trident_py.web import stored
 from trident_py.web.app import Page
 from trident_py.web.left_out import RowsLeftOut
 from trident_py.web.server import PageServer
@@ -45,7 +46,10 @@ def paged(coordination: LocalCoordination | None, history: Path, tmp_path: Path)
         server.close()
 
 
-def test_a_topology_that_runs_elsewhere_is_shown_and_takes_wishes(tmp_path: Path, history: Path) -> None:
+def test_a_topology_that_runs_elsewhere_is_shown_and_takes_wishes(
+    tmp_path: Path, history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "LOOK_AGAIN_SECONDS", 0.2)
     coordination = LocalCoordination()
     with running(coordination, history) as (_, spout):
         spout.feed([("to",)])

@@ -156,8 +156,8 @@ def explored(pool: ResidentPool, depth: int) -> int:
         for event in world.events() if steps < depth else ():
             after = deepcopy(world)
             after.carry_out(event(after))
-            if repr(after) not in seen:
-                seen.add(repr(after))
+            if (state := repr(after)) not in seen:
+                seen.add(state)
                 worlds.append((after, steps + 1))
     return len(seen)
 
