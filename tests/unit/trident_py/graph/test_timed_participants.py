@@ -14,14 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
+from coordinators.values.attempt import TRIAL_TXID, TransactionAttempt
 from tests.unit.trident_py.graph.keyed_model import SCHEMA as KEYED
 from tests.unit.trident_py.graph.keyed_model import Script
 from tests.unit.trident_py.graph.test_keyed_updater import keyed
+from tests.unit.trident_py.participants.test_staged import TX
+from tests.unit.trident_py.participants.test_tasked import ROWS, Changing, Tagging
 from tests.unit.trident_py.windows import test_event_store as by_event
 from tests.unit.trident_py.windows.driven import TOPOLOGY, Driver, declared
 from tests.unit.trident_py.windows.test_join_store import LEFT_ROW, RIGHT_ROW, SOURCE, joined
 from trident_py.graph.event_time import EventTimeArguments
-from trident_py.graph.timed_participants import LATE, RESULTS, NewestRows, TimedChange
+from trident_py.graph.timed_participants import LATE, RESULTS, NewestRows, TaskedTimedParticipant, TimedChange
 from trident_py.graph.timed_state import TimedState
 from trident_py.graph.timed_updater import VALUES, KeyGroups, Newests
 from trident_py.interfaces.collector import TridentCollector
@@ -246,3 +249,21 @@ def test_without_a_rule_of_groups_windows_fire_late(mutant: str, monkeypatch: py
         monkeypatch.setattr(KeyGroups, "feeding", neglecting(KeyGroups.feeding))
     with pytest.raises(AssertionError):
         compared(windows(TumblingDuration(3)), by_event.SCHEMA, HISTORY)
+
+
+def test_a_trial_changes_nothing_in_tasks_and_counts_as_tried() -> None:
+    state, spark, operation = Changing(), Tagging([]), windows(TumblingDuration(3))
+    fields = schema_of(by_event.SCHEMA)
+    participant = TaskedTimedParticipant(
+        name="some",
+        state=state,
+        groups=KeyGroups(operation.updater(fields), fields, GROUPS),
+        outputs=VALUES,
+        streams=[operation.output([fields])],
+        kind=operation.kind,
+        spark=spark,
+    )
+    trial = evolve(TX, attempt=TransactionAttempt(TRIAL_TXID, 0))
+    assert participant.before_commit(trial, ROWS) is ROWS
+    assert participant.try_commit(trial, ROWS)
+    assert (state.told, spark.attempts) == ([], [])
