@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -105,10 +105,15 @@ class PostgresServer:
         self._run("pg_ctl", "stop", "-w", "-m", mode)
 
     def kill(self) -> None:
-        """SIGKILL; returns when all its processes are gone."""
+        """SIGKILL to all of its processes; returns when they are gone.
+
+        A backend that waits for a lock of another one may never notice that the server is gone.
+        """
         server = psutil.Process(self.pid)
         family = [server, *server.children(recursive=True)]
-        os.kill(server.pid, signal.SIGKILL)
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         gone, alive = psutil.wait_procs(family, timeout=_PATIENCE_SECONDS)
         assert not alive, (gone, alive)
 
