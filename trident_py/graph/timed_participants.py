@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 RESULTS, LATE = 0, 1
 """The numbers of the streams, which are also the values of `VALUES`' first field."""
 
-NEWEST = schema_of("number int, partition string, newest bigint")
+MOVED = schema_of("number int, partition string, newest bigint")
 """Where rows move a watermark: its number, its partition, and the time in microseconds since the epoch."""
 
 
@@ -167,7 +167,7 @@ class NewestRows:
         for batch in batches:
             newest = self.change.groups.newest(pa.Table.from_batches([batch]), self.change.time)
             found = [(number, *each) for number, moved in enumerate(newest) for each in moved.items()]
-            yield from arrow_table(found, NEWEST).to_batches()
+            yield from arrow_table(found, MOVED).to_batches()
 
 
 @define(kw_only=True)
@@ -201,7 +201,7 @@ class TaskedTimedParticipant(TaskedParticipant, TimedParticipant):
         nothing = arrow_schema(self.groups.inputs).empty_table()
         newest: list[dict[str, int]] = [{} for _ in self.groups.newest(nothing, change.time)]
         if newest:
-            found = collect(map_batches(rows, rows.columns, NewestRows(change), NEWEST, classify=by_state))
+            found = collect(map_batches(rows, rows.columns, NewestRows(change), MOVED, classify=by_state))
             for number, partition, at in zip(*columns_in(found), strict=True):
                 newest[number][partition] = max(at, newest[number].get(partition, at))
         return evolve(change, newest=newest)
