@@ -221,6 +221,8 @@ def spark_type(kind: pa.DataType) -> t.DataType:
         return spark_type(kind.value_type)
     if pa.types.is_fixed_size_binary(kind):
         return t.BinaryType()
+    if isinstance(kind, pa.BaseExtensionType):  # such as a UUID, or a text with JSON
+        return spark_type(kind.storage_type)
     return _spark_nested(kind)
 
 

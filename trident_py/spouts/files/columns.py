@@ -19,6 +19,7 @@ from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.avro import avro_fields, avro_reader, fastavro_module
 from trident_py.rows.moments import moment
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of, shown
+from trident_py.spouts.files.calendars import check_calendar, is_by_old_spark
 from trident_py.spouts.files.content import check_reached
 from trident_py.spouts.files.evolution import Evolution
 from trident_py.spouts.files.places import Place, WholeFile
@@ -137,28 +138,59 @@ class ColumnFormat(WholeFormat):
     def rows(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.RecordBatch]:
         position = portion.first
         for found in self._tables(portion, content):
-            columns = [self._column(found, each, portion) for each in arrow_schema(self.record)]
+            columns = [_column(found, each, portion, position) for each in arrow_schema(self.record)]
             for batch in pa.Table.from_arrays(columns, schema=arrow_schema(self.record)).to_batches(CHUNK_ROWS):
                 places = pa.array(np.arange(position, position + batch.num_rows))
                 paths = pa.repeat(portion.file.path, batch.num_rows)
                 yield pa.RecordBatch.from_arrays([*batch.columns, paths, places], schema=arrow_schema(self.fields))
                 position += batch.num_rows
 
-    def _column(self, found: pa.Table, field: pa.Field, portion: Portion) -> pa.ChunkedArray:
-        if field.name not in found.column_names:
-            return pa.chunked_array([pa.nulls(found.num_rows, field.type)])
-        column = found.column(field.name)
-        try:
-            return column.cast(field.type)
-        except pa.ArrowException as error:
-            raise SpoutError(
-                f"file {portion.file.path!r}, part {portion.number}: the field {field.name!r} is {column.type}, not "
-                f"{field.type}: {error}; to fix this: give FileSpout a schema that fits"
-            ) from error
-
     @abstractmethod
     def _tables(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.Table]:
-        """Yield the rows of a part, with those fields of the record that the file has."""
+        """Yield the rows of a part, with those fields of the record that the file has.
+
+        Raises:
+            SpoutError: a date may be of another calendar.
+        """
+
+
+def _column(found: pa.Table, field: pa.Field, portion: Portion, position: int) -> pa.ChunkedArray:
+    """Return a column in the type of its field; ``position`` is the number of its first row in the file.
+
+    Raises:
+        SpoutError: a value doesn't fit.
+    """
+    if field.name not in found.column_names:
+        return pa.chunked_array([pa.nulls(found.num_rows, field.type)])
+    column = found.column(field.name)
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        row = f", row {position + _unfit(column, field.type)}" if _fits(column.slice(0, 0), field.type) else ""
+        raise SpoutError(
+            f"file {portion.file.path!r}, part {portion.number}{row}: the field {field.name!r} is {column.type}, not "
+            f"{field.type}: {error}; to fix this: give FileSpout a schema that fits"
+        ) from error
+
+
+def _unfit(column: pa.ChunkedArray, kind: pa.DataType) -> int:
+    """Return the place of the first value that isn't of a type; there is one."""
+    begin, count = 0, len(column)
+    while count > 1:
+        half = count // 2
+        if _fits(column.slice(begin, half), kind):
+            begin, count = begin + half, count - half
+        else:
+            count = half
+    return begin
+
+
+def _fits(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    try:
+        column.cast(kind)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 @frozen
@@ -180,7 +212,10 @@ class ParquetFiles(ColumnFormat):
     def _tables(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.Table]:
         opened = pq.ParquetFile(content)
         names = [name for name in self.record.names if name in opened.schema_arrow.names]
-        yield opened.read_row_group(portion.number, columns=names, use_threads=False)
+        rows = opened.read_row_group(portion.number, columns=names, use_threads=False)
+        if is_by_old_spark(opened.metadata.metadata):
+            check_calendar(portion.file.path, rows)
+        yield rows
 
 
 @frozen
@@ -197,7 +232,9 @@ class OrcFiles(ColumnFormat):
         opened = po.ORCFile(content)
         names = [name for name in self.record.names if name in opened.schema.names]
         for number in range(opened.nstripes):
-            yield pa.Table.from_batches([opened.read_stripe(number, columns=names)])
+            rows = pa.Table.from_batches([opened.read_stripe(number, columns=names)])
+            check_calendar(portion.file.path, rows)
+            yield rows
 
 
 def avro_record(content: Any) -> Any:

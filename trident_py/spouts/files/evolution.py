@@ -12,6 +12,16 @@ from trident_py.errors import SpoutError
 log = logging.getLogger(__name__)
 
 
+def check_once(names: Sequence[str]) -> None:
+    """Check that no name is there twice.
+
+    Raises:
+        ValueError: one is.
+    """
+    if again := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"it has the field {again[0]!r} {names.count(again[0])} times")
+
+
 @frozen(kw_only=True)
 class Evolution:
     """The treatment of fields that a file has and the schema hasn't, and the other way round.
@@ -31,6 +41,12 @@ class Evolution:
         Raises:
             SpoutError: they don't fit.
         """
+        try:
+            check_once([name for name in names if name in wanted])
+        except ValueError as error:
+            raise SpoutError(
+                f"file {path!r}: {error}; to fix this: leave it out of schema=, or move the file out of the pattern"
+            ) from error
         missing = [name for name in wanted if name not in names]
         if missing and not (self.adds and len(missing) < len(wanted)):
             raise SpoutError(

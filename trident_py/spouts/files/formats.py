@@ -299,8 +299,14 @@ class CsvLines(RecordLines):
         return super().read(lines)
 
     def _check_header(self, lines: Lines) -> None:
-        names = self._table(next(lines.texts()), self.record.names, {}).to_pylist()
-        found = list(names[0].values()) if names else []
+        text = next(lines.texts())
+        try:
+            found = next(csv.reader([text.decode()], delimiter=self.sep, quotechar=self.quote, strict=True), [])
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise SpoutError(
+                f"{lines.place}: the header can't be read: {error}; to fix this: convert the file to UTF-8, with a "
+                f"line feed at the end of each line"
+            ) from error
         if found != self.record.names:
             raise SpoutError(
                 f"{lines.place}: the header names the fields {found}, and schema= has {self.record.names}; to fix "
@@ -315,22 +321,25 @@ class CsvLines(RecordLines):
         return csv.reader(texts, delimiter=self.sep, quotechar=self.quote, strict=True)
 
     def _has_odd_quotes(self, text: bytes) -> bool:
-        """Return whether a quote is neither the first nor the last character of a value."""
+        """Return whether a quote isn't around a value or doubled: in the middle of it, or around the end of a line."""
         around = np.frombuffer(b"\n" + text + b"\n", np.uint8)
         quotes, ends = np.flatnonzero(around == ord(self.quote)), (ord(self.sep), _LF)
+        if not len(quotes):
+            return False
+        if not self.is_multiline and np.any(np.searchsorted(quotes, np.flatnonzero(around == _LF)) % 2):
+            return True
         before, after = around[quotes - 1], around[quotes + 1]
         return bool(np.any(~np.isin(before, ends) & ~np.isin(after, (*ends, ord(self.quote)))))
 
     def parse(self, lines: Lines) -> list[pa.Array]:
         """Let Arrow read all lines; times are read as JSON's are."""
         text = b"\n".join(lines.texts())
-        if self._has_odd_quotes(text):
-            for _ in self._strictly(lines):
-                pass
-        types = {each.name: pa.string() if each.name in self._decoders else each.type for each in self._arrow}
-        table = self._table(text, self.record.names, types)
-        if table.num_rows != len(lines):
+        if self._has_odd_quotes(text) and sum(1 for _ in self._strictly(lines)) != len(lines):
             raise ValueError("a quoted value contains the end of the line")
+        types = {each.name: pa.string() if each.name in self._decoders else each.type for each in self._arrow}
+        table = self._table(text, types)
+        if table.num_rows != len(lines):
+            raise ValueError("a value contains the end of the line")
         return [self._column(table, each) for each in self.record.fields]
 
     @property
@@ -344,16 +353,28 @@ class CsvLines(RecordLines):
             return column
         return arrow_array([None if text is None else decode(text) for text in column.to_pylist()], of)
 
-    def _table(self, text: bytes, names: Sequence[str], types: Mapping[str, pa.DataType]) -> pa.Table:
+    def _table(self, text: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
+        """Let Arrow read all fields. A quoted text of NULL is NULL, unless the field is a string."""
+        texts = [each.name for each in self.record if isinstance(each.dataType, t.StringType)]
+        others = [name for name in types if name not in texts]
+        if not others or f"{self.quote}{self.null}{self.quote}".encode() not in text:
+            return self._read(text, types, list(types), quoted_nulls=False)
+        parts = [self._read(text, types, names, quoted_nulls=names is others) for names in (texts, others) if names]
+        return pa.table({name: part.column(name) for part in parts for name in part.column_names})
+
+    def _read(
+        self, text: bytes, types: Mapping[str, pa.DataType], names: Sequence[str], *, quoted_nulls: bool
+    ) -> pa.Table:
         return arrow_csv.read_csv(
             pa.BufferReader(text + b"\n"),
-            arrow_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 2),
+            arrow_csv.ReadOptions(column_names=list(types), use_threads=False, block_size=len(text) + 2),
             arrow_csv.ParseOptions(delimiter=self.sep, quote_char=self.quote, newlines_in_values=self.is_multiline),
             arrow_csv.ConvertOptions(
-                column_types=types or dict.fromkeys(names, pa.string()),
+                column_types=types,
+                include_columns=names,
                 null_values=[self.null],
                 strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
+                quoted_strings_can_be_null=quoted_nulls,
             ),
         )
 

@@ -20,6 +20,7 @@ from trident_py.rows.avro import avro_fields
 from trident_py.rows.schema import clipped, schema_of, spark_type
 from trident_py.spouts.files.columns import avro_record
 from trident_py.spouts.files.content import Content, all_of, content_of, file_errors
+from trident_py.spouts.files.evolution import check_once
 from trident_py.spouts.files.formats import JsonLines
 from trident_py.spouts.files.places import Place
 
@@ -108,7 +109,9 @@ def found_schema(format: str, place: Place, options: Mapping[str, Any]) -> t.Str
     for path, file in files:
         try:
             with file_errors(path), place.open(file) as opened:
-                found = widened.fields(found, look(content_of(opened, path), path, options))
+                fields = look(content_of(opened, path), path, options)
+                check_once(fields.names)
+                found = widened.fields(found, fields)
         except Exception as error:
             raise TopologyError(
                 f"the schema can't be found in file {path!r}: {error}; to fix this: give FileSpout the fields to read "

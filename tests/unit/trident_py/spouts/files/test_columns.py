@@ -130,7 +130,7 @@ WRONG_PARQUET: dict[str, tuple[Callable[[Path], object], str]] = {
     "without a field": (lambda path: pq.write_table(pa.table({"name": ["a"]}), path), "has no field 'n'; it has name"),
     "another type": (
         lambda path: pq.write_table(pa.table({"name": ["a"], "n": ["many"]}), path),
-        "part 0: the field 'n' is string, not int64",
+        "part 0, row 0: the field 'n' is string, not int64",
     ),
 }
 
@@ -146,7 +146,7 @@ WRONG_AVRO: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "another type": (
         lambda path: avro(path, LONG, {"name": "a", "n": "many"}),
-        "part 0: the field 'n' is string, not int64",
+        "part 0, row 0: the field 'n' is string, not int64",
     ),
     "a type that Spark lacks": (lambda path: avro(path, NO_TYPE), "Spark has no type for .*; or leave the field out"),
     "cut off": (
