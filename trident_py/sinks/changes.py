@@ -1,9 +1,9 @@
-"""`Merge`: what the changes of a batch do to a table, as the last change of each key. Pure."""
+"""Changes of rows: what those of a batch do to a table, as the last change of each key. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +14,6 @@ from pyspark.sql import types as t
 from trident_py.errors import SinkError, TopologyError
 from trident_py.rows.row import column_values
 from trident_py.rows.schema import select
-from trident_py.states.sql.columns import TypedColumn
-from trident_py.states.sql.stored import StoredRows
 
 OLD, UNCHANGED, TRUNCATE = "_old", "_unchanged", "truncate"
 
@@ -141,45 +139,65 @@ class Merge:
         return MergedRow(filled, still, before.source if still else "")
 
 
-def merged(data: pa.Table, columns: Sequence[TypedColumn], keys: Sequence[int], fields: MergeFields) -> Merge:
-    """Return the effect of a batch of changes.
+def in_order(data: pa.Table, fields: MergeFields) -> pa.Table:
+    """Return the changes of a batch in their order."""
+    return data.sort_by([(name, "ascending") for name in fields.sequence_by])
+
+
+def merged(
+    data: pa.Table,
+    fields: MergeFields,
+    columns: Sequence[str],
+    *,
+    values: Iterable[tuple[Any, ...]],
+    keys: Iterable[str],
+    old_keys: Iterable[str | None],
+) -> Merge:
+    """Return the effect of a batch of changes, given in their order.
+
+    Args:
+        data: the changes.
+        fields: the fields that describe them.
+        columns: the names of the table's columns.
+        values: of all columns, for each change.
+        keys: the text of the key of each change.
+        old_keys: the text of the key that the row had before; None: the same.
 
     Raises:
-        UnfitError: a column can't hold a value.
         SinkError: a row keeps values of a row that isn't there.
     """
-    data = data.sort_by([(name, "ascending") for name in fields.sequence_by])
-    names = [column.name for column in columns]
-    rows = StoredRows(columns, data.select(names).combine_chunks(), keys)
-    merge = Merge(names)
-    for operation, key, values, old_key, unchanged in zip(
-        _column(data, fields.operation),
-        rows.texts(),
-        rows.rows(),
-        _old_keys(data, columns, keys),
-        _column(data, UNCHANGED),
-        strict=True,
-    ):
+    merge = Merge(columns)
+    operations, kept = _column(data, fields.operation), _column(data, UNCHANGED)
+    for operation, key, row, old_key, unchanged in zip(operations, keys, values, old_keys, kept, strict=True):
         if operation == TRUNCATE:
             merge.truncate()
         elif fields.operation and operation == fields.deleted:
             merge.delete(key)
         else:
-            merge.write(key, values, old_key or key, unchanged or ())
+            merge.write(key, row, old_key or key, unchanged or ())
     return merge
+
+
+def old_keys(data: pa.Table, names: Sequence[str], texts: Callable[[pa.Table], Sequence[str]]) -> Sequence[str | None]:
+    """Return the texts of the keys that rows had before the changes; None: the change doesn't have it.
+
+    Args:
+        data: the changes.
+        names: the fields of the key.
+        texts: returns the texts of keys.
+    """
+    if OLD not in data.column_names:
+        return [None] * data.num_rows
+    found = texts(old_values(data, names))
+    is_known = data.column(OLD).is_valid().to_pylist()
+    return [text if known else None for text, known in zip(found, is_known, strict=True)]
+
+
+def old_values(data: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return these fields of the rows before the changes, which have a field for them."""
+    old = data.column(OLD).combine_chunks()
+    return pa.table({name: pc.struct_field(old, name) for name in names})
 
 
 def _column(data: pa.Table, name: str) -> Sequence[Any]:
     return column_values(data.column(name)) if name in data.column_names else [None] * data.num_rows
-
-
-def _old_keys(data: pa.Table, columns: Sequence[TypedColumn], keys: Sequence[int]) -> Iterator[str | None]:
-    """Yield the text of the key that each row had before, if it says that."""
-    if OLD not in data.column_names:
-        yield from [None] * data.num_rows
-        return
-    old = data.column(OLD).combine_chunks()
-    named = {columns[place].name: pc.struct_field(old, columns[place].name) for place in keys}
-    texts = StoredRows([columns[place] for place in keys], pa.table(named), range(len(keys))).texts()
-    for text, is_known in zip(texts, old.is_valid(), strict=True):
-        yield text if is_known.as_py() else None

@@ -11,6 +11,7 @@ from pyspark.sql import types as t
 from coordinators.values.canonical import Json
 from trident_py.errors import ConfigError, TopologyError
 from trident_py.rows.schema import check_comparable, names_of, select, shown
+from trident_py.sinks.changes import MergeFields, stored_fields
 from trident_py.sinks.tables.transactions import FormatSink, check_partitions
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ class DeltaSink(FormatSink):
             transaction must have each key once, and no spout of the stream may be opaque. There is one exception: rows
             that are the new values of a SQL state, directly after it and by its own keys. The driver merges.
         keys: the fields by which ``merge`` compares rows; null is a value of theirs.
+        sequence_by: for ``merge`` of rows that are changes, as a `PostgresChangesSpout` emits them: the fields that
+            give their order. Each replaces or deletes the row of its key. Fields whose names begin with an underscore
+            say what a change means, and are not stored.
+        deletes: with ``sequence_by``, the condition of the rows that delete, such as ``"_op = 'delete'"``. A row whose
+            field of this condition is ``truncate`` empties the table. None: no row deletes.
         merge_schema: whether fields of the rows that the table lacks are added to it.
         compact_every: the number of transactions after which small files of this topology are compacted, on a separate
             thread; None: never. Not with ``merge``.
@@ -51,6 +57,8 @@ class DeltaSink(FormatSink):
         partition_by: str | Sequence[str] = (),
         mode: Literal["append", "merge"] = "append",
         keys: str | Sequence[str] = (),
+        sequence_by: str | Sequence[str] = (),
+        deletes: str | None = None,
         merge_schema: bool = False,
         compact_every: int | None = None,
         storage_options: Mapping[str, str] | None = None,
@@ -64,14 +72,17 @@ class DeltaSink(FormatSink):
             raise TopologyError(f"mode must be 'append' or 'merge', not {shown(mode)}")
         if (mode == "merge") != bool(keys):
             raise TopologyError("give keys with mode='merge', by which rows replace others, and with no other mode")
+        if mode != "merge" and (sequence_by or deletes):
+            raise TopologyError("sequence_by= and deletes= are for mode='merge' only")
         _check_compaction(compact_every, mode)
         if not isinstance(uri, str | os.PathLike) or not os.fspath(uri):
             raise TopologyError(f"a table is a path or a URL that is not empty, not {shown(uri)}")
         text = os.fspath(uri)
         storage = Storage(text if "://" in text else os.path.abspath(text), dict(storage_options or {}))
-        self.replaces_by = names_of(keys)
+        changes = MergeFields.of(names_of(sequence_by), deletes) if sequence_by or deletes else None
+        self.replaces_by = () if changes else names_of(keys)
         self._transactions = DeltaTransactions(
-            names_of(partition_by), storage, merge_schema, self.replaces_by, compact_every
+            names_of(partition_by), storage, merge_schema, names_of(keys), changes, compact_every
         )
 
     def __repr__(self) -> str:
@@ -98,6 +109,9 @@ class DeltaSink(FormatSink):
 
     def check_fields(self, fields: t.StructType) -> None:
         """Check that a table of these fields can have the partitions and keys."""
+        if self._transactions.changes:
+            self._transactions.changes.check(fields, self._transactions.keys)
+            fields = stored_fields(fields)
         check_comparable(keys := select(fields, self._transactions.keys))
         _check_keys(keys)
         partitions = select(fields, self._transactions.partition_by).fields

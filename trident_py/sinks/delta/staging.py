@@ -46,10 +46,11 @@ class Storage(TableStorage):
         return pfs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options)))
 
 
-def read(storage: Storage, staged: Collection[StagedFile], fields: StructType) -> pa.Table:
-    """Read the rows of some files on the driver; they have all fields."""
-    files, schema = storage.files(), arrow_schema(fields)
+def read(storage: Storage, staged: Collection[StagedFile], fields: StructType | None = None) -> pa.Table:
+    """Read the rows of some files on the driver, with these fields, or those of the first file."""
+    files = storage.files()
     tables = [pq.read_table(each.path, filesystem=files, partitioning=None) for each in staged]
+    schema = arrow_schema(fields) if fields else tables[0].schema
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 
 

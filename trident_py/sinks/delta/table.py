@@ -20,6 +20,7 @@ from coordinators.values.canonical import Fingerprint
 from trident_py.errors import SinkError
 from trident_py.rows.schema import arrow_schema
 from trident_py.sinks.delta.handle import DeltaHandle, TableReplacedError
+from trident_py.sinks.delta.merging import DELETE, INSERT, KIND, WRITE, MergeSource
 from trident_py.sinks.delta.staging import Storage, partition_text
 from trident_py.sinks.delta.undo import Entry, History, NotUndoneError, undone
 from trident_py.sinks.tables.staging import StagedFile, missing, of_transaction
@@ -314,20 +315,18 @@ class DeltaSinkTable(SinkTable):
         properties = CommitProperties(max_commit_retries=0, custom_metadata={"trident": "compaction"})
         self._write(added, removed, properties, data_change=False)
 
-    def merge(self, uuid: str, token: TableToken, rows: pa.Table, keys: Sequence[str]) -> None:
-        """Replace rows with the same keys, add the others, and write the token, in one transaction.
+    def merge(self, uuid: str, token: TableToken, source: MergeSource) -> None:
+        """Merge rows or changes, and write the token, in one transaction.
 
         Raises:
-            Conflict: the token has changed since the last look, or rows were added.
+            Conflict: the token has changed since the last look, or rows were changed.
         """
-        same = " AND ".join(f"({_same(name)})" for name in keys)
-        merger = self._table.merge(
-            rows, same, source_alias="source", target_alias="target", commit_properties=_properties(uuid, token)
-        )
         try:
-            merger.when_matched_update_all().when_not_matched_insert_all().execute()
+            has_committed = _has_committed(self._table, source, _properties(uuid, token))
         except CommitFailedError as error:
             raise Conflict(str(error)) from error
+        if not has_committed:
+            self.commit(uuid, token, [])
 
     # --- whether rows may be written here -----------------------------------------------------------------------------
 
@@ -412,18 +411,26 @@ class DeltaSinkTable(SinkTable):
         self.look()
 
 
+def _has_committed(table: DeltaTable, source: MergeSource, properties: CommitProperties) -> bool:
+    """Merge; return whether this was committed. A merge that changes no row is not."""
+    merger = table.merge(
+        source.rows, source.condition, source_alias="source", target_alias="target", commit_properties=properties
+    )
+    merger = merger.when_matched_delete(f"source.{KIND} = '{DELETE}'")
+    merger = merger.when_matched_update(dict(source.updates), f"source.{KIND} <> '{DELETE}'")
+    merger = merger.when_not_matched_insert(dict(source.inserts), f"source.{KIND} IN ('{WRITE}', '{INSERT}')")
+    if source.empties:
+        merger = merger.when_not_matched_by_source_delete()
+    done = merger.execute()
+    return bool(done["num_target_files_added"] or done["num_target_files_removed"])
+
+
 def _properties(uuid: str, token: TableToken, *, only_as_looked_at: bool = False) -> CommitProperties:
     now = _milliseconds()  # without a time, a table with a retention forgets it at once
     return CommitProperties(
         app_transactions=[Transaction(name, version, now) for name, version in versions(uuid, token).items()],
         max_commit_retries=0 if only_as_looked_at else None,
     )
-
-
-def _same(name: str) -> str:
-    """Return the condition that two keys are equal; null equals null."""
-    target, source = (f"{side}.`{name.replace('`', '``')}`" for side in ("target", "source"))
-    return f"{target} = {source} OR ({target} IS NULL AND {source} IS NULL)"
 
 
 def _milliseconds() -> int:

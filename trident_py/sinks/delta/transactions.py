@@ -14,7 +14,9 @@ from pyspark.sql.types import StructType
 from trident_py.errors import FailedException, SinkError
 from trident_py.interfaces.sinks import SinkTransaction
 from trident_py.rows.schema import arrow_schema
+from trident_py.sinks.changes import MergeFields, stored_fields
 from trident_py.sinks.delta.compaction import Compaction
+from trident_py.sinks.delta.merging import merge_source, rows_source
 from trident_py.sinks.delta.staging import Storage, WriteDelta, read
 from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.delta.undo import NotUndoneError
@@ -33,12 +35,14 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         storage: the place of the table.
         merge_schema: whether fields that the table lacks are added to it.
         keys: the fields by which rows replace others; empty: rows are added.
+        changes: the fields by which rows are changes; None: they aren't.
         compact_every: the number of transactions between two compactions of small files; None: no compaction.
     """
 
     storage: Storage
     merge_schema: bool = False
     keys: tuple[str, ...] = ()
+    changes: MergeFields | None = None
     compact_every: int | None = None
     _compaction: Compaction | None = field(init=False)
 
@@ -55,6 +59,9 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
     def merges(self) -> bool:
         """Whether rows replace others, which can't be restored then."""
         return bool(self.keys)
+
+    def columns(self, fields: StructType) -> StructType:
+        return stored_fields(fields) if self.changes else fields
 
     def opened(self) -> DeltaSinkTable | None:
         return DeltaSinkTable.open(self.storage)
@@ -74,7 +81,7 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
             storage=self.storage,
             prefix=prefix(tx),
             schema=arrow_schema(frame.schema),
-            required=tuple(table.required),
+            required=() if self.changes else tuple(table.required),  # a deleted row has its key only
             partition_by=() if self.keys else self.partition_by,  # rows to be merged are read again here
             partitions=self.partition_by,
         )
@@ -88,7 +95,8 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         Raises:
             FailedException: a field has become NOT NULL since the rows were written.
         """
-        if any(set(table.required) - set(each.about.get("required", table.required)) for each in staged):
+        required = set(table.required if self.changes is None else ())
+        if any(required - set(each.about.get("required", table.required)) for each in staged):
             raise FailedException(
                 f"{self._leading.who}: a field of the Delta table {self.name!r} became NOT NULL after rows were "
                 f"written for it; they are written again"
@@ -125,7 +133,16 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
         if not staged or self.fields is None:
             table.commit(self._leading.topology.uuid, token, [])
             return
-        rows = read(self.storage, staged, self.fields)
+        if self.changes:
+            source = merge_source(read(self.storage, staged), self.fields.names, self.keys, self.changes)
+            self._check_nulls(token, source.null_field(table.required))
+        else:
+            rows = read(self.storage, staged, self.fields)
+            self._check_keys(token, rows)
+            source = rows_source(rows, self.keys)
+        table.merge(self._leading.topology.uuid, token, source)
+
+    def _check_keys(self, token: TableToken, rows: pa.Table) -> None:
         again = _comparable(rows.select(self.keys)).group_by(list(self.keys)).aggregate([([], "count_all")])
         again = again.filter(pc.field("count_all") > 1)
         if again.num_rows:
@@ -135,7 +152,13 @@ class DeltaTransactions(TableTransactions[DeltaSinkTable]):
                 f"and nothing says which of them counts; to fix this: aggregate the stream by {list(self.keys)} "
                 f"before it is merged"
             )
-        table.merge(self._leading.topology.uuid, token, rows, self.keys)
+
+    def _check_nulls(self, token: TableToken, name: str) -> None:
+        if name:
+            raise SinkError(
+                f"{self._leading.who}: transaction {token.txid} has a row in which the field {name!r} is null, and the "
+                f"Delta table {self.name!r} has it NOT NULL; to fix this: fill it before the sink"
+            )
 
 
 def _comparable(keys: pa.Table) -> pa.Table:

@@ -11,7 +11,7 @@ from coordinators.values.secret import Secret, as_secret
 from trident_py.errors import SinkError, StateError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, RowsSink, SinkTransaction, TopologyKey
 from trident_py.rows.schema import names_of
-from trident_py.sinks.sql.merging import MergeFields, stored_fields
+from trident_py.sinks.changes import MergeFields, stored_fields
 from trident_py.states.sql.databases import database_of
 from trident_py.states.sql.fenced_table import TableSink
 from trident_py.states.sql.staging import reported_rows

@@ -13,7 +13,8 @@ from attrs import evolve, frozen
 from trident_py.errors import SinkError, StateError, StoreBusyException
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey
 from trident_py.rows.row import column_values
-from trident_py.sinks.sql.merging import Merge, MergeFields, merged
+from trident_py.sinks.changes import Merge, MergeFields
+from trident_py.sinks.sql.merging import merged_rows
 from trident_py.sinks.sql.rows_table import RowsTable
 from trident_py.spark.frames import rows_of_frame
 from trident_py.states.fenced import Fence, StateHeader
@@ -197,7 +198,7 @@ class RowsWriter(FencedTable):
             self._write_staged(connection, tx, table, prepared.rows)
         elif self._merge is not None:
             with collector_paused():
-                self._write_merged(connection, table, merged(prepared.rows, table.fields, table.keys, self._merge))
+                self._write_merged(connection, table, merged_rows(prepared.rows, table.fields, table.keys, self._merge))
         else:
             self._write_here(connection, tx, table, prepared.rows)
 

@@ -71,7 +71,7 @@ class TableTransactions(ABC, Generic[T]):
 
     Attributes:
         partition_by: the partitions of the table.
-        fields: the fields of the rows; None: not known yet.
+        fields: the fields of the table for the rows; None: not known yet.
     """
 
     partition_by: tuple[str, ...]
@@ -93,6 +93,10 @@ class TableTransactions(ABC, Generic[T]):
         Then a replay with other rows changes nothing, unless its rows replace those of the first attempt.
         """
         return False
+
+    def columns(self, fields: StructType) -> StructType:
+        """Return the fields of the table for rows with these fields."""
+        return fields
 
     @abstractmethod
     def opened(self) -> T | None:
@@ -148,7 +152,7 @@ class TableTransactions(ABC, Generic[T]):
         """Write the rows as files next to the table."""
         with self._lock:
             if self._table is None:  # the fields are known only from the first rows
-                self.fields = frame.schema
+                self.fields = self.columns(frame.schema)
                 self._retried(self._lead)
         return self.write(self._led(), tx, frame)
 

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.unit.trident_py.sinks.tables.leaders import TableLeader, reports_of
 from trident_py import SinkTransaction
 from trident_py.rows.schema import arrow_schema, schema_of
+from trident_py.sinks.changes import MergeFields
 from trident_py.sinks.delta.staging import Storage, WriteDelta
 from trident_py.sinks.delta.table import DeltaSinkTable
 from trident_py.sinks.delta.transactions import DeltaTransactions
@@ -30,11 +31,13 @@ class Leader(TableLeader):
 
     merge_schema: bool = False
     keys: tuple[str, ...] = ()
+    changes: MergeFields | None = None
     compact_every: int | None = None
 
     def made(self) -> DeltaTransactions:
         storage = Storage(str(self.path))
-        return DeltaTransactions(self.partition_by, storage, self.merge_schema, self.keys, self.compact_every)
+        made = self.partition_by, storage, self.merge_schema, self.keys, self.changes, self.compact_every
+        return DeltaTransactions(*made)
 
     def write(self, tx: SinkTransaction, rows: Sequence[tuple[Any, ...]]) -> list[StagedFile]:
         divided = () if self.keys else self.partition_by

@@ -9,22 +9,18 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from attrs import define, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.trident_py.sinks.changing import FIELDS, Table
 from tests.unit.trident_py.states.sql.everywhere import select
 from tests.unit.trident_py.states.sql.everywhere import url as url
 from tests.unit.trident_py.states.sql.test_sqlite import TOPOLOGY, transaction
-from trident_py.errors import SinkError, TopologyError
+from trident_py.errors import TopologyError
 from trident_py.rows.schema import arrow_table, schema_of
-from trident_py.sinks.sql.merging import Merge
 from trident_py.sinks.sql.sink import SQLSink
 
-FIELDS = schema_of(
-    "_op string, id bigint, n bigint, doc string, _old struct<id bigint, n bigint, doc string>, "
-    "_unchanged array<string>, _lsn bigint, _n bigint"
-)
+ROWS = schema_of(FIELDS)
 OPTIONS: dict[str, Any] = {
     "mode": "merge",
     "keys": "id",
@@ -33,63 +29,16 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-@define
-class Table:
-    """The table that is changed, and the changes, as rows."""
-
-    rows: dict[int, tuple[int, str]] = field(factory=dict)
-    changes: list[tuple[Any, ...]] = field(factory=list)
-
-    def change(
-        self, op: str, id: int, n: int = 0, doc: str = "", *, old: int | None = None, keeps: bool = False
-    ) -> None:
-        """Make one change; ``keeps``: the large value stays, and isn't in the row."""
-        if op in ("delete", "update"):
-            before = self.rows.pop(id if old is None else old)
-            doc = before[1] if keeps else doc
-        if op == "truncate":
-            self.rows = {}
-        elif op != "delete":
-            assert id not in self.rows
-            self.rows[id] = (n, doc)
-        is_all = op not in ("truncate", "delete")
-        values = (None if op == "truncate" else id, n if is_all else None, doc if is_all and not keeps else None)
-        known = None if old is None else (old, None, None)
-        self.changes.append((op, *values, known, ["doc"] if keeps else None, 7, len(self.changes) + 1))
-
-    def draw(self, data: st.DataObject) -> None:
-        """Make any change that is possible now."""
-        n, free = len(self.changes), [id for id in range(1, 5) if id not in self.rows]
-        kinds = ["truncate", *(["insert"] if free else []), *(["delete", "update"] if self.rows else [])]
-        kinds += ["move", "move"] if free and self.rows else []
-        kind, keeps = data.draw(st.sampled_from(kinds)), data.draw(st.booleans())
-        there = data.draw(st.sampled_from(sorted(self.rows))) if self.rows else 0
-        match kind:
-            case "insert":
-                self.change("insert", data.draw(st.sampled_from(free)), n, f"doc {n}")
-            case "move":
-                self.change("update", data.draw(st.sampled_from(free)), n, f"doc {n}", old=there, keeps=keeps)
-            case "update":
-                self.change("update", there, n, f"doc {n}", keeps=keeps)
-            case _:
-                self.change(kind, there)
-
-    def batch(self) -> list[tuple[Any, ...]]:
-        """Return the changes since the last call, in another order."""
-        found, self.changes = self.changes[::-1], []
-        return found
-
-
 def opened(url: str) -> SQLSink:
     sink = SQLSink(url, "copy", **OPTIONS)
-    sink.check_fields(FIELDS)
+    sink.check_fields(ROWS)
     sink.recover(TOPOLOGY, 1)
     return sink
 
 
 def write(sink: SQLSink, txid: int, rows: list[tuple[Any, ...]]) -> None:
     tx = transaction(txid)
-    sink.commit(tx, sink.keep(tx, arrow_table(rows, FIELDS)))
+    sink.commit(tx, sink.keep(tx, arrow_table(rows, ROWS)))
 
 
 @given(st.data())
@@ -128,14 +77,6 @@ def test_keys_are_exchanged_while_their_large_values_stay_in_every_database(url:
         assert select(url, "SELECT id, n, doc FROM copy") == [(1, 1, "new")]
 
 
-@pytest.mark.parametrize("act", [lambda merge: merge.delete("a"), lambda merge: merge.truncate()])
-def test_a_row_that_keeps_values_of_none_is_refused(act: Any) -> None:
-    merge = Merge(("id", "doc"))
-    act(merge)
-    with pytest.raises(SinkError, match="the columns doc of key a are unchanged, and it has no row"):
-        merge.write("a", (1, None), "a", ["doc"])
-
-
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
@@ -151,4 +92,4 @@ def test_a_row_that_keeps_values_of_none_is_refused(act: Any) -> None:
 )
 def test_arguments_of_a_merge_that_cannot_work_are_refused(options: dict[str, Any], refusal: str) -> None:
     with pytest.raises(TopologyError, match=refusal):
-        SQLSink("sqlite:///copy.db", "copy", **{**OPTIONS, **options}).check_fields(FIELDS)
+        SQLSink("sqlite:///copy.db", "copy", **{**OPTIONS, **options}).check_fields(ROWS)
