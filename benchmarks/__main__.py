@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks import (
     connections,
     event_time,
+    files,
     growth,
     kafka,
     large,
@@ -36,6 +37,7 @@ MORE: dict[str, Measure] = {
     "shards": shards.measure,
     "windows": event_time.measure,
     "nexmark": nexmark.measure,
+    "files": files.measure,
     "placement": placement.measure,
     "sinks": sinks.measure,
     "kafka": kafka.measure,

@@ -39,6 +39,7 @@ class Sizes:
         window_rows: rows of a batch in `windows`; 0: that part is left out.
         window_keys: keys of these rows.
         nexmark_rows: events of a batch in `nexmark`; 0: that part is left out.
+        file_rows: rows of a file in `files`; 0: that part is left out.
         placement_rows: rows of a batch in `placement`; 0: that part is left out.
         sink_rows: rows of a batch in `sinks`.
         sink_batches: such batches of each turn.
@@ -85,6 +86,7 @@ class Sizes:
     window_rows: int
     window_keys: int
     nexmark_rows: int
+    file_rows: int
     placement_rows: int
     sink_rows: int
     sink_batches: int
@@ -132,6 +134,7 @@ FULL = Sizes(
     window_rows=100_000,
     window_keys=1_000,
     nexmark_rows=100_000,
+    file_rows=300_000,
     placement_rows=100_000,
     sink_rows=1_000_000,
     sink_batches=3,
@@ -180,6 +183,7 @@ QUICK = Sizes(
     window_rows=100_000,
     window_keys=1_000,
     nexmark_rows=100_000,
+    file_rows=300_000,
     placement_rows=100_000,
     sink_rows=0,
     sink_batches=0,
@@ -228,6 +232,7 @@ TINY = Sizes(
     window_rows=50,
     window_keys=10,
     nexmark_rows=50,
+    file_rows=50,
     placement_rows=50,
     sink_rows=50,
     sink_batches=1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -309,14 +310,15 @@ class Gate(Hand):
 class GatedFileSpout(FileSpout):
     """`FileSpout`, except that what comes after the warm-up waits."""
 
-    def __init__(self, glob: Path, max_bytes_per_batch: int, free: int) -> None:
-        super().__init__(glob, max_bytes_per_batch)
+    def __init__(self, glob: Path, max_bytes_per_batch: int, free: int, **options: Any) -> None:
+        super().__init__(glob, max_bytes_per_batch, settled=timedelta(0), **options)
         self.gate = Gate(free, Event())
 
     @classmethod
-    def of(cls, inputs: Inputs) -> GatedFileSpout:
-        """A batch for each file."""
-        return cls(inputs.directory / "*.txt", inputs.files[0].stat().st_size, inputs.warm_up)
+    def of(cls, inputs: Inputs, **options: Any) -> GatedFileSpout:
+        """A batch for each file; ``options`` are those of `FileSpout`."""
+        size = min(path.stat().st_size for path in inputs.files)
+        return cls(inputs.directory / "*", size, inputs.warm_up, **options)
 
     def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> Any:
         """The spout's own, behind the gate."""
