@@ -11,6 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import obstore
+import pika
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +25,7 @@ from redis import Redis
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
-from tests.shipped.servers import broker_in, nats_in, postgres_in, redis_in
+from tests.shipped.servers import broker_in, nats_in, postgres_in, rabbitmq_in, redis_in, s3_in
 from tests.unit.trident_py.spouts.collecting import ListCollector
 from tests.unit.trident_py.spouts.test_data_source import ROWS as NUMBERS
 from tests.unit.trident_py.spouts.test_data_source import NumbersSource, SimpleSource
@@ -36,6 +39,7 @@ from trident_py import (
     KafkaSpout,
     NATSSpout,
     PostgresChangesSpout,
+    RabbitMQSpout,
     RedisStreamsSpout,
     Replay,
     SQLSpout,
@@ -47,6 +51,7 @@ from trident_py.spark.session import topology_session
 from trident_py.spouts.http.spout import received_of
 from trident_py.spouts.postgres.coordinator import Batch
 from trident_py.spouts.postgres.spout import ChangesEmitter
+from trident_py.spouts.rabbitmq.spout import QueueCoordinator
 from trident_py.spouts.spool.batches import SpoolCoordinator
 from trident_py.spouts.spool.log import Position
 from trident_py.testing import Report, check_spout
@@ -74,6 +79,27 @@ def parquet(directory: Path) -> Report:
     spout = partial(FileSpout, directory / "*", 1, format="parquet", schema="line string", settled=timedelta(0))
     expected = [(line, str(directory / f"{n // 4 * 4:02}.parquet"), n % 4) for n, (line,) in enumerate(ROWS)]
     return check_spout(spout, lambda: expected)
+
+
+def avro(directory: Path) -> Report:
+    """Rows of Avro files, a file in each batch."""
+    schema = {"type": "record", "name": "Line", "fields": [{"name": "line", "type": "string"}]}
+    for number in range(0, len(ROWS), 4):
+        with (directory / f"{number:02}.avro").open("wb") as file:
+            fastavro.writer(file, schema, [{"line": line} for (line,) in ROWS[number : number + 4]])
+    spout = partial(FileSpout, directory / "*", 1, format="avro", schema="line string", settled=timedelta(0))
+    expected = [(line, str(directory / f"{n // 4 * 4:02}.avro"), n % 4) for n, (line,) in enumerate(ROWS)]
+    return check_spout(spout, lambda: expected)
+
+
+def objects(directory: Path) -> Report:
+    """Lines of objects in a store, an object in each batch."""
+    with s3_in(directory) as server:
+        for number in range(0, len(ROWS), 4):
+            text = "".join(f"{line}\n" for (line,) in ROWS[number : number + 4])
+            obstore.put(server.objects("lines"), f"{number:02}.txt", text.encode())
+        spout = partial(FileSpout, "s3://lines/*.txt", 1, storage_options=server.storage_options)
+        return check_spout(spout, lambda: ROWS)
 
 
 def dataframe(directory: Path) -> Report:
@@ -197,6 +223,40 @@ class FilledCoordinator(SpoolCoordinator):
 def http(directory: Path) -> Report:
     """Rows of requests."""
     return check_spout(lambda: FilledSpout(directory), lambda: ROWS)
+
+
+class FilledQueueSpout(RabbitMQSpout):
+    """A `RabbitMQSpout` whose queue is filled before its topology starts for the first time."""
+
+    def get_coordinator(self, tx_state_id: str, conf: TridentConfig, context: TopologyContext) -> QueueCoordinator:
+        made = super().get_coordinator(tx_state_id, conf, context)
+        return FilledQueueCoordinator(
+            spool=made.spool, lag_name=made.lag_name, bytes_max=made.bytes_max, consumer=made.consumer
+        )
+
+
+class FilledQueueCoordinator(QueueCoordinator):
+    """Fills its queue when there is no position."""
+
+    def restore(self, cursors: Mapping[str, Json]) -> None:
+        if not cursors:
+            shutil.rmtree(self.spool.files.place, ignore_errors=True)
+            parameters = pika.URLParameters(self.consumer.url.reveal())
+            with closing(pika.BlockingConnection(parameters)) as connection:
+                channel = connection.channel()
+                channel.queue_delete("lines")  # with what an earlier consumer has not acknowledged
+                channel.queue_declare("lines", durable=True)
+                for (line,) in ROWS:
+                    channel.basic_publish("", "lines", line.encode(), pika.BasicProperties(message_id=line))
+        super().restore(cursors)
+
+
+def rabbitmq(directory: Path) -> Report:
+    """Messages of a queue."""
+    with rabbitmq_in(directory) as server:
+        spout = partial(FilledQueueSpout, server.url, "lines", directory=directory / "spool", max_bytes_per_batch=500)
+        no_headers: dict[str, str] = {}
+        return check_spout(spout, lambda: [(line, "lines", None, no_headers, line) for (line,) in ROWS])
 
 
 def delta(directory: Path) -> Report:
