@@ -77,7 +77,7 @@ def run_session(dsn: str, seed: int, ended: threading.Event) -> None:
     """Commit and roll back transactions of many sizes, also while the server is restarted."""
     chance = Random(seed)
     while not ended.is_set():
-        with suppress(psycopg.Error), psycopg.connect(dsn) as connection:
+        with suppress(psycopg.Error, psycopg.Rollback), psycopg.connect(dsn) as connection:  # by a killed server
             while not ended.is_set():
                 conflicts = suppress(psycopg.errors.UniqueViolation, psycopg.errors.DeadlockDetected)
                 with conflicts, connection.transaction():
