@@ -46,6 +46,9 @@ def move(files: Iterable[Path], source: Path, target: Path) -> None:
         file.rename(place)
 
 
+OBJECT_SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
+"""The schemes of URLs of object stores."""
+
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -75,8 +78,7 @@ def _path_of(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
         raise TopologyError(
-            f"{url!r} is on no file system that is mounted here: a transaction becomes visible by the atomic rename "
-            f"of a directory, which object stores lack; to fix this: give a local path, or file:/…, that all machines "
-            f"share"
+            f"{url!r} is on no file system that is mounted here; to fix this: give a local path, or file:/…, that all "
+            f"machines share"
         )
     return unquote(parts.path)

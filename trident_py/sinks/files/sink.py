@@ -13,12 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import StructType
 
 from coordinators.values.canonical import Json
-from trident_py.errors import SinkError
+from trident_py.errors import SinkError, TopologyError
 from trident_py.interfaces.sinks import CommitToken, SinkTransaction, TopologyKey, TransactionalSink
 from trident_py.rows.schema import clipped
 from trident_py.sinks.files.directory import TransactionDirectory
 from trident_py.sinks.files.layout import Layout, Option, visible_files
-from trident_py.sinks.files.local_path import local_path
+from trident_py.sinks.files.local_path import OBJECT_SCHEMES, local_path
 from trident_py.sinks.files.token import FileToken
 from trident_py.spark.asking import answer_within
 
@@ -47,7 +47,8 @@ class FileSink(TransactionalSink[Path]):
             `trident compact`: no secrets.
 
     Raises:
-        TopologyError: an argument can't work, such as a path in an object store, which can't rename atomically.
+        TopologyError: an argument can't work, such as a path in an object store, where `DeltaSink` and `IcebergSink`
+            write.
     """
 
     needs_exact_replays = True
@@ -61,6 +62,7 @@ class FileSink(TransactionalSink[Path]):
         options: Mapping[str, Option] | None = None,
     ) -> None:
         self._layout = Layout(format, partition_by, options)
+        _check_no_objects(path)
         self._path = local_path(path)
         self._directory = TransactionDirectory(self._path)
 
@@ -127,6 +129,23 @@ class FileSink(TransactionalSink[Path]):
 
     def abort(self, tx: SinkTransaction, receipt: Path | None) -> None:
         self._directory.abort(tx)
+
+
+def _check_no_objects(path: str | os.PathLike[str]) -> None:
+    """Check that a path isn't in an object store.
+
+    An object store has no rename of a directory, which makes the files of a transaction visible together and fences an
+    earlier leader. Uploads in parts that only a commit completes would leave readers with whole files of a part of a
+    transaction. The client library doesn't tell the numbers of uploads either, so a new leader couldn't complete them.
+
+    Raises:
+        TopologyError: it is.
+    """
+    if isinstance(path, str) and path.partition("://")[0].lower() in OBJECT_SCHEMES:
+        raise TopologyError(
+            f"{path!r} is in an object store, which can't rename a directory, so readers would see parts of a "
+            f"transaction; to fix this: write with DeltaSink or IcebergSink, or give a directory that is mounted"
+        )
 
 
 def written(draft: Path, tasks: Collection[int]) -> list[Path]:
