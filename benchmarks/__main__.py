@@ -13,6 +13,7 @@ from benchmarks import (
     growth,
     kafka,
     large,
+    listing,
     memory,
     nexmark,
     placement,
@@ -45,6 +46,7 @@ MORE: dict[str, Measure] = {
     "watched": watched.measure,
     "quarantine": quarantine.measure,
     "connections": connections.measure,
+    "listing": listing.measure,
     "takeover": takeover.measure,
     "storm": storm.measure,
 }

@@ -54,6 +54,7 @@ class Sizes:
         connection_seconds: how long connections are held, in `connections`.
         connection_silent: clients that connect and send nothing.
         connection_slow: clients that send a byte of a header each half second.
+        listing_objects: how many objects are listed in `listing`.
         takeover_kills: leaders that are killed, with and without resident tasks, in `takeover`.
         takeover_standby_seconds: how long a standby waits before that.
         storm: pairs of sentences in a batch and pending transactions, for Storm.
@@ -101,6 +102,7 @@ class Sizes:
     connection_seconds: int
     connection_silent: int
     connection_slow: int
+    listing_objects: tuple[int, ...]
     takeover_kills: int
     takeover_standby_seconds: float
     storm: tuple[tuple[int, int], ...]
@@ -149,6 +151,7 @@ FULL = Sizes(
     connection_seconds=300,
     connection_silent=2000,
     connection_slow=500,
+    listing_objects=(100_000, 1_000_000),
     takeover_kills=5,
     takeover_standby_seconds=10.0,
     storm=((1, 1), (1, 10), (10, 1), (10, 10), (10_000, 1), (10_000, 10)),
@@ -198,6 +201,7 @@ QUICK = Sizes(
     connection_seconds=0,
     connection_silent=0,
     connection_slow=0,
+    listing_objects=(),
     takeover_kills=0,
     takeover_standby_seconds=0.0,
     storm=(),
@@ -247,6 +251,7 @@ TINY = Sizes(
     connection_seconds=3,
     connection_silent=300,
     connection_slow=50,
+    listing_objects=(1_000, 3_000),
     takeover_kills=1,
     takeover_standby_seconds=0.0,
     storm=(),

@@ -190,8 +190,8 @@ FLOORS = """
     windows
     spouts.redis spouts.nats spouts.rabbitmq spouts.http spouts.postgres
     states.redis spouts.delta spouts.sql spouts.kafka sinks.delta sinks.iceberg sinks.kafka
-    sinks.tables spouts.spool
-    operations states states.sql spouts spouts.files sinks sinks.files sinks.sql spark worker
+    sinks.tables
+    operations states states.sql spouts spouts.files spouts.spool sinks sinks.files sinks.sql spark worker
     interfaces rows
     errors _lazy
     coordinators.script

@@ -76,7 +76,14 @@ def parquet(directory: Path) -> Report:
     for number in range(0, len(ROWS), 4):
         table = pa.table({"line": [line for (line,) in ROWS[number : number + 4]]})
         pq.write_table(table, directory / f"{number:02}.parquet", row_group_size=2)
-    spout = partial(FileSpout, directory / "*", 1, format="parquet", schema="line string", settled=timedelta(0))
+    spout = partial(
+        FileSpout,
+        *(directory / "*", 1),
+        format="parquet",
+        schema="line string",
+        settled=timedelta(0),
+        directory=directory / ".names",
+    )
     expected = [(line, str(directory / f"{n // 4 * 4:02}.parquet"), n % 4) for n, (line,) in enumerate(ROWS)]
     return check_spout(spout, lambda: expected)
 

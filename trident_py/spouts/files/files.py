@@ -38,13 +38,15 @@ from trident_py.spouts.files.formats import (
     TextLines,
     format_of,
 )
+from trident_py.spouts.files.inventory import Inventory
 from trident_py.spouts.files.lines import LineReader, Piece
 from trident_py.spouts.files.objects import Objects
 from trident_py.spouts.files.paths import PathPattern
 from trident_py.spouts.files.places import LocalFiles, Place
 from trident_py.spouts.files.sampling import WITH_SCHEMA, found_schema
+from trident_py.spouts.files.selection import RELIST, Selection, directory_of
 from trident_py.spouts.files.splits import Split, StoredSplit
-from trident_py.spouts.files.whole import WholeFileCoordinator, WholeFileEmitter, WholeFiles
+from trident_py.spouts.files.whole import WholeFileCoordinator, WholeFileEmitter
 from trident_py.spouts.files.whole_lines import WholeLines, WholeRecords
 from trident_py.spouts.rest import Rest
 
@@ -69,7 +71,7 @@ SETTLED = timedelta(seconds=STILL_SECONDS)
 _ERRORS = ("strict", "replace", "ignore", "backslashreplace")
 
 
-class FileSpout(ITridentSpout[list[StoredSplit]]):
+class FileSpout(ITridentSpout[Any]):
     """Emits the lines of all files that ``glob`` matches, in the order of their names, with path and byte offset.
 
     The lines are text, or records in JSON or CSV. Files in Parquet, ORC and Avro, and binary files, are read as a
@@ -119,6 +121,15 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             such as ``day=2026-11-28``. Without a schema, they are texts.
         storage_options: options of the object store, as for `DeltaSpout`. They are sent to Spark's tasks, and nowhere
             else.
+        order: ``"name"``: the names of new objects are greater than those of all objects before. So a look lists only
+            the objects after the last one that was read. None: a look lists all, and files may have any names.
+        relist: with ``order="name"``, the time between two looks at all objects, which find those that came late.
+        late: the treatment of an object whose name is less than one that was read. ``"fail"`` ends the query, and names
+            it. ``"read"`` reads it.
+        max_age: files that were written longer ago when they are found first are left out, for ever, and reported in
+            the query's progress. For files that are read as a whole.
+        directory: for the names of files that were read as a whole. It is on a file system that all machines share
+            on which the topology may run, or the URL of a folder of objects. None: in the ``state_dir``.
 
     Raises:
         TopologyError: an argument can't work.
@@ -142,6 +153,11 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
         settled: timedelta = SETTLED,
         partition_by: str | Sequence[str] = (),
         storage_options: Mapping[str, str] | None = None,
+        order: str | None = None,
+        relist: timedelta = RELIST,
+        late: str = "fail",
+        max_age: timedelta | None = None,
+        directory: str | os.PathLike[str] | None = None,
     ) -> None:
         place = _place(glob, storage_options)
         _check_sizes(max_bytes_per_batch, settled)
@@ -168,13 +184,24 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             raise TopologyError(f"format={format!r} takes no on_bad_file: any bytes may be such a file")
         within = in_folders(made, folders) if folders else made
         self._format = _as_whole(within, is_multiline, self._objects is not None)
+        kept = directory_of(directory, storage_options)
+        self._selection = Selection(order=order, relist=relist, late=late, max_age=max_age, directory=kept)
+        self._selection.check(place, are_whole=isinstance(self._format, WholeFormat))
         self.output_schema = self._format.fields
         self.decoder = _decoder(made, folders)
 
     def details(self) -> Mapping[str, Json]:
         """Return the pattern; if it changes, unmatched files are ignored, and new ones are read from the start."""
         kind = {} if isinstance(self._format, TextLines) else {"format": self._format.kind}
-        return {"glob": os.fspath(self._glob), **kind}
+        return {"glob": os.fspath(self._glob), **kind, **self._selection.details()}
+
+    @property
+    def caveat(self) -> str:
+        """The promise that the user has made for ``order="name"``."""
+        if self._selection.order is None:
+            return ""
+        late = "is read" if self._selection.late == "read" else "stops the topology"
+        return f"names must rise: an object below the greatest name {late}, up to {self._selection.relist} later"
 
     def get_coordinator(
         self, tx_state_id: str, conf: TridentConfig, context: TopologyContext
@@ -185,15 +212,32 @@ class FileSpout(ITridentSpout[list[StoredSplit]]):
             SpoutError: the directory to look in doesn't exist.
         """
         if self._objects:
-            return WholeFileCoordinator(WholeFiles(self._objects, 0), self._max_bytes)
+            return self._whole(self._objects, timedelta(0), conf, context)
         pattern = PathPattern.of(self._glob)
         pattern.check()
         if not pattern.find():
             log.warning("spout %r: no file matches %r yet", tx_state_id, pattern.text)
         if isinstance(self._format, WholeFormat):
-            settled = self._settled.total_seconds()
-            return WholeFileCoordinator(WholeFiles(LocalFiles(pattern), settled), self._max_bytes)
+            return self._whole(LocalFiles(pattern), self._settled, conf, context)
         return FileCoordinator(pattern, self._max_bytes)
+
+    def ensure_recoverable(self, cursors: Mapping[str, Json], conf: TridentConfig, context: TopologyContext) -> None:
+        """Check that the names of the files that were read are here."""
+        if isinstance(self._format, WholeFormat) and cursors:
+            inventory = self._inventory(conf, context)
+            inventory.restore(cursors.get("shards"))
+            inventory.check()
+
+    def _whole(
+        self, place: Place, settled: timedelta, conf: TridentConfig, context: TopologyContext
+    ) -> WholeFileCoordinator:
+        search, inventory = self._selection.search(place, settled), self._inventory(conf, context)
+        return WholeFileCoordinator(search=search, inventory=inventory, max_bytes=self._max_bytes)
+
+    def _inventory(self, conf: TridentConfig, context: TopologyContext) -> Inventory:
+        where = f"topology {context.topology!r}, spout {context.tx_state_id!r}"
+        files = self._selection.files(conf, context.topology, context.tx_state_id)
+        return Inventory(where=where, files=files, epoch=context.epoch)
 
     def get_emitter(
         self, tx_state_id: str, conf: TridentConfig, context: TopologyContext

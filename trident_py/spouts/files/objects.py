@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Self
 
 import pyarrow as pa
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from trident_py.errors import ConfigError, FailedException, SpoutError, TopologyError
 from trident_py.rows.schema import shown
+from trident_py.sinks.files.local_path import OBJECT_SCHEMES
 from trident_py.spouts.files.paths import fits, has_magic
 from trident_py.spouts.files.places import Place, WholeFile
 
-SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
+PAGE_OBJECTS = 1000
+"""One request lists so many."""
 
 BUFFER_BYTES = 1024 * 1024
 """One request reads so much, unless more is wanted at once."""
@@ -57,10 +59,10 @@ class Objects(Place):
         """
         scheme, _, path = url.partition("://")
         bucket, _, key = path.partition("/")
-        if scheme not in SCHEMES or not bucket or not key or key.endswith("/"):
+        if scheme not in OBJECT_SCHEMES or not bucket or not key or key.endswith("/"):
             raise TopologyError(
                 f"{shown(url)} is not a pattern of objects, such as 's3://bucket/logs/*.json'; the schemes are "
-                f"{', '.join(SCHEMES)}"
+                f"{', '.join(OBJECT_SCHEMES)}"
             )
         names = key.split("/")
         names += ["*"] if names[-1] == "**" else []
@@ -69,14 +71,19 @@ class Objects(Place):
         found._store()
         return found
 
-    def find(self) -> dict[str, WholeFile]:
+    def find(self, after: str = "") -> Iterator[WholeFile]:
         from obstore import list as list_objects
 
+        if after and not after.startswith(f"{self.bucket}/"):
+            raise SpoutError(
+                f"the last file that was read is {after!r}, which is not in {self.bucket}; to fix this: give the spout "
+                f"of another bucket another tx_id"
+            )
+        offset = after.removeprefix(f"{self.bucket}/") or None
         with _asked(self.bucket):
-            pages = list_objects(self._store(), prefix=self.base or None)
-            found = [each for page in pages for each in page if self._has(each["path"])]
-        files = (_file(f"{self.bucket}/{each['path']}", each) for each in found)
-        return {file.path: file for file in files}
+            pages = list_objects(self._store(), prefix=self.base or None, offset=offset, chunk_size=PAGE_OBJECTS)
+            for each in (each for page in pages for each in page if self._has(each["path"])):
+                yield _file(f"{self.bucket}/{each['path']}", each)
 
     def open(self, file: WholeFile) -> pa.NativeFile:
         key = file.path.removeprefix(f"{self.bucket}/")
@@ -90,7 +97,86 @@ class Objects(Place):
         return fits(below.split("/"), self.parts)
 
     def _store(self) -> Any:
-        return _store(self.bucket, tuple(sorted(self.options.items())))
+        return _client(self.bucket, self.options)
+
+
+@frozen
+class ObjectFolder:
+    """Files that never change, as objects below a URL.
+
+    Attributes:
+        bucket: the URL of a bucket or container.
+        base: the beginning of their names, without a slash at the end.
+        options: of the store; they may be secret.
+    """
+
+    bucket: str
+    base: str
+    options: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, url: str, options: Mapping[str, str]) -> Self:
+        """Return the files below a URL.
+
+        Raises:
+            ConfigError: obstore is not installed.
+            TopologyError: it is no such URL, or an option is unknown.
+        """
+        scheme, _, path = url.partition("://")
+        bucket, _, key = path.rstrip("/").partition("/")
+        if scheme not in OBJECT_SCHEMES or not bucket or not key or has_magic(key):
+            raise TopologyError(f"{shown(url)} is not a folder of objects, such as 's3://bucket/trident'")
+        found = cls(f"{scheme}://{bucket}", key, dict(options))
+        _client(found.bucket, found.options)
+        return found
+
+    def below(self, *names: str) -> Self:
+        """Return a folder in this one."""
+        return evolve(self, base="/".join((self.base, *names)))
+
+    def __str__(self) -> str:
+        return f"{self.bucket}/{self.base}"
+
+    @property
+    def place(self) -> str:
+        """The URL."""
+        return str(self)
+
+    def names(self) -> list[str]:
+        """Return the names of all files, sorted."""
+        from obstore import list as list_objects
+
+        with _asked(self.place):
+            pages = list_objects(self._store(), prefix=self.base, chunk_size=PAGE_OBJECTS)
+            return sorted(each["path"].removeprefix(f"{self.base}/") for page in pages for each in page)
+
+    def read(self, name: str) -> bytes:
+        from obstore import get
+
+        with _asked(self.place, passed=FileNotFoundError):
+            return bytes(get(self._store(), f"{self.base}/{name}").bytes())
+
+    def write_new(self, name: str, data: bytes) -> bool:
+        from obstore import put
+        from obstore.exceptions import AlreadyExistsError
+
+        with _asked(self.place), suppress(AlreadyExistsError):
+            put(self._store(), f"{self.base}/{name}", data, mode="create")
+            return True
+        return False
+
+    def remove(self, name: str) -> None:
+        from obstore import delete
+
+        with _asked(self.place):
+            delete(self._store(), f"{self.base}/{name}")
+
+    def _store(self) -> Any:
+        return _client(self.bucket, self.options)
+
+
+def _client(bucket: str, options: Mapping[str, str]) -> Any:
+    return _store(bucket, tuple(sorted(options.items())))
 
 
 @lru_cache(maxsize=16)
@@ -128,8 +214,8 @@ def _file(url: str, listed: Mapping[str, Any]) -> WholeFile:
 
 
 @contextmanager
-def _asked(url: str) -> Iterator[None]:
-    """Convert the errors of a store into errors that name it.
+def _asked(url: str, *, passed: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+    """Convert the errors of a store, except those that are ``passed``, into errors that name it.
 
     Raises:
         FailedException: the store can't be reached; a retry may succeed.
@@ -139,6 +225,8 @@ def _asked(url: str) -> Iterator[None]:
 
     try:
         yield
+    except passed:
+        raise
     except FileNotFoundError as error:
         raise SpoutError(
             f"object {url!r} is gone, and a batch has its rows; to fix this: put it back, or skip the transaction"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from attrs import field, frozen
@@ -46,12 +46,12 @@ class WholeFile:
     @property
     def stored(self) -> StoredFile:
         """The form in a batch's metadata."""
-        return [self.path, *self.state]
+        return [self.path, self.size, self.version, *([] if self.version == self.modified else [self.modified])]
 
     @property
-    def state(self) -> StoredFile:
-        """Its form without the path."""
-        return [self.size, self.version, *([] if self.version == self.modified else [self.modified])]
+    def mark(self) -> str:
+        """Size and version, for the inventory."""
+        return f"{self.size} {self.version}"
 
 
 class Place(ABC):
@@ -63,8 +63,8 @@ class Place(ABC):
         """The pattern of the files."""
 
     @abstractmethod
-    def find(self) -> dict[str, WholeFile]:
-        """Return the files by path.
+    def find(self, after: str = "") -> Iterator[WholeFile]:
+        """Yield the files with a path greater than ``after``; objects in the order of their names, if the store can.
 
         Raises:
             FailedException: the place can't be reached now.
@@ -98,8 +98,8 @@ class LocalFiles(Place):
     def text(self) -> str:
         return self.pattern.text
 
-    def find(self) -> dict[str, WholeFile]:
-        return {path: _local(path, status) for path, status in self.pattern.find().items()}
+    def find(self, after: str = "") -> Iterator[WholeFile]:
+        return (_local(path, status) for path, status in self.pattern.find().items() if path > after)
 
     def open(self, file: WholeFile) -> pa.NativeFile:
         return pa.OSFile(file.path)
@@ -111,16 +111,21 @@ class LocalFiles(Place):
                 f"file {file.path!r} is gone, and a batch has its rows; to fix this: put it back, with its old time"
             )
         if _local(file.path, status) != file:
-            raise changed(file)
+            raise changed(file.path, file.mark)
 
 
 def _local(path: str, status: os.stat_result) -> WholeFile:
     return WholeFile(path, status.st_size, status.st_mtime_ns, status.st_mtime_ns)
 
 
-def changed(file: WholeFile) -> SpoutError:
-    """Return the error for a file that was changed after it was defined."""
+def changed(path: str, mark: str) -> SpoutError:
+    """Return the error for a file that was changed after a batch was defined with it.
+
+    Args:
+        path: of the file.
+        mark: its `WholeFile.mark` at that time.
+    """
     return SpoutError(
-        f"file {file.path!r} was changed after a batch was defined with its {file.size} bytes; to fix this: restore it "
-        f"with its old time, and give changed data a new name"
+        f"file {path!r} was changed after a batch was defined with its {mark.partition(' ')[0]} bytes; to fix this: "
+        f"restore it with its old time, and give changed data a new name"
     )

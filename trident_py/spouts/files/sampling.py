@@ -7,7 +7,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
+from heapq import nsmallest
 from io import StringIO
+from operator import attrgetter
 from typing import Any
 
 import pyarrow.orc as po
@@ -103,10 +105,11 @@ def found_schema(format: str, place: Place, options: Mapping[str, Any]) -> t.Str
     Raises:
         TopologyError: there is no file, they have no common schema, or one can't be read.
     """
-    files = sorted(place.find().items())[:SAMPLE_FILES]
+    files = nsmallest(SAMPLE_FILES, place.find(), key=attrgetter("path"))
     look, widened = _LOOKS[format]
     found = t.StructType()
-    for path, file in files:
+    for file in files:
+        path = file.path
         try:
             with file_errors(path), place.open(file) as opened:
                 fields = look(content_of(opened, path), path, options)

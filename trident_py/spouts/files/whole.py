@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TypedDict
 
 from attrs import define, field, frozen
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.batch_coordinator import CursorCoordinator
 from coordinators.values.canonical import Json
+from trident_py.errors import SpoutError
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.spouts import Emitter
 from trident_py.spouts.files.columns import Portion, UnreadableFileError, WholeReader
-from trident_py.spouts.files.places import Place, StoredFile, WholeFile, changed
+from trident_py.spouts.files.inventory import Inventory, unreadable
+from trident_py.spouts.files.places import StoredFile, WholeFile
+from trident_py.spouts.files.search import Found, Search
 from trident_py.spouts.rest import Rest
+
+BATCH_FILES_MAX = 10_000
+"""So many files may be read or left out by one batch."""
 
 METADATA_BYTES_MAX = 64 * 1024
 """The approximate limit of a batch's metadata."""
@@ -26,102 +34,117 @@ SMALL_BYTES = 64 * 1024
 """The maximum size of a batch that the driver reads itself; then the batch can share a Spark job with others."""
 
 
-@define
-class WholeFiles:
-    """The files of a place that were defined, and those that wait.
+class FileBatch(TypedDict):
+    """The metadata of a batch.
 
     Attributes:
-        settled: seconds without a change after which a file is complete.
-        defined: by path, the files as they were defined.
+        files: the files that it reads.
+        left_out: how many files were left out before the next batch, and the path of the first one; empty: none.
+        position: the cursors after it.
     """
 
-    place: Place
-    settled: float
-    defined: dict[str, WholeFile] = field(factory=dict, init=False)
-    _since: dict[str, tuple[WholeFile, float]] = field(factory=dict, init=False)
-
-    def look(self, now: float) -> None:
-        """Find new files, and check that the defined ones are as they were.
-
-        Raises:
-            SpoutError: one has changed.
-        """
-        found = self.place.find()
-        for path, file in found.items():
-            before = self.defined.get(path)
-            if before is not None and before != file:
-                raise changed(before)
-        since = {}
-        for path in sorted(found.keys() - self.defined.keys()):
-            last = self._since.get(path)
-            since[path] = last if last and last[0] == found[path] else (found[path], now)
-        self._since = since
-
-    def complete(self, now: float) -> list[WholeFile]:
-        """Return the files that are complete and not defined, in the order of their names."""
-        return [file for file, since in self._since.values() if now - since >= self.settled]
-
-    def define(self, files: Sequence[WholeFile]) -> None:
-        """Note that a batch has these files."""
-        for file in files:
-            self.defined[file.path] = file
-            self._since.pop(file.path, None)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a file may be complete soon."""
-        return bool(self._since)
+    files: list[StoredFile]
+    left_out: list[Json]
+    position: dict[str, Json]
 
 
-@define
-class WholeFileCoordinator(CursorCoordinator[list[StoredFile]]):
-    """Defines batches of complete files."""
+@define(kw_only=True)
+class WholeFileCoordinator(CursorCoordinator[FileBatch]):
+    """Defines batches of complete files.
 
-    files: WholeFiles
+    Attributes:
+        clock: returns seconds of a monotonic clock.
+        today: returns seconds since 1970.
+    """
+
+    search: Search
+    inventory: Inventory
     max_bytes: int
     clock: Callable[[], float] = time.monotonic
+    today: Callable[[], float] = time.time
     _rest: Rest = field(factory=Rest, init=False)
+    _stored: Mapping[str, Json] = field(factory=dict, init=False)
+    _left_out: int = field(default=0, init=False)
+    _is_open: bool = field(default=False, init=False)
 
     def restore(self, cursors: Mapping[str, Json]) -> None:
-        """Continue after the last definition."""
-        files = [WholeFile.parse([path, *stored]) for path, stored in cursors.items() if isinstance(stored, list)]
-        self.files.define(files)
+        """Continue after the last definition.
 
-    def moved(self, metadata: list[StoredFile]) -> Mapping[str, Json]:
-        """Return each file of the batch, with its size and version."""
-        return {file.path: file.state for file in map(WholeFile.parse, metadata)}
+        Raises:
+            SpoutError: the cursors can't be read.
+        """
+        if not cursors:
+            return
+        match cursors.get("left_out"):
+            case int() as left_out:
+                self.inventory.restore(cursors.get("shards"))
+                self._stored, self._left_out = cursors, left_out
+            case other:
+                raise unreadable(self.inventory.where, other)
+
+    def moved(self, metadata: FileBatch) -> Mapping[str, Json]:
+        """Return the names of the shards, and the position."""
+        return metadata["position"]
 
     def is_ready(self, txid: int) -> bool:
         """Return whether a file is complete."""
-        if not self.files.complete(self.clock()):
+        self._open()
+        if not self.search.pending:
             with self._rest.looking():
-                self.files.look(self.clock())
-        return bool(self.files.complete(self.clock()))
+                self.search.look(self.clock(), self.today())
+        return bool(self.search.pending)
 
     def has_pending_input(self) -> bool:
         """Return whether a file waits until it has not changed for some time."""
-        return self.files.is_waiting
+        return self.search.is_waiting
 
     def initialize_transaction(
-        self, txid: int, prev_metadata: list[StoredFile] | None, curr_metadata: list[StoredFile] | None
-    ) -> list[StoredFile]:
+        self, txid: int, prev_metadata: FileBatch | None, curr_metadata: FileBatch | None
+    ) -> FileBatch:
         """Return complete files up to the maximum size, at least one, or the files that the transaction had before."""
         if curr_metadata is not None:
             return curr_metadata
-        taken: list[WholeFile] = []
-        size = metadata_bytes = 0
-        for file in self.files.complete(self.clock()):
-            metadata_bytes += len(file.path.encode()) + FILE_BYTES
-            if taken and (size + file.size > self.max_bytes or metadata_bytes > METADATA_BYTES_MAX):
+        self._open()
+        taken = next_files(self.search.pending, self.max_bytes)
+        self.inventory.add(txid, {each.file.path: each.mark for each in taken})  # durable before the definition
+        self.search.define(taken)
+        left_out = [each.file.path for each in taken if each.is_left_out]
+        self._left_out += len(left_out)
+        return FileBatch(
+            files=[each.file.stored for each in taken if not each.is_left_out],
+            left_out=[len(left_out), left_out[0]] if left_out else [],
+            position={"shards": self.inventory.stored, "left_out": self._left_out, **self.search.stored},
+        )
+
+    def success(self, txid: int) -> None:
+        """Remove shards that were merged."""
+        self.inventory.succeed(txid)
+
+    def _open(self) -> None:
+        """Read the inventory, unless an earlier call has."""
+        if not self._is_open:
+            self.search.open(self.inventory.where, self.inventory, self._stored)
+            self._is_open = True
+
+
+def next_files(pending: Iterable[Found], max_bytes: int) -> list[Found]:
+    """Return the first files: up to this size, but at least one, and no more than fit into the metadata of a batch."""
+    taken: list[Found] = []
+    size = metadata_bytes = 0
+    has_files = False
+    for each in islice(pending, BATCH_FILES_MAX):
+        if not each.is_left_out:
+            size += each.file.size
+            metadata_bytes += len(each.file.path.encode()) + FILE_BYTES
+            if has_files and (size > max_bytes or metadata_bytes > METADATA_BYTES_MAX):
                 break
-            taken.append(file)
-            size += file.size
-        self.files.define(taken)
-        return [file.stored for file in taken]
+            has_files = True
+        taken.append(each)
+    return taken
 
 
 @frozen
-class WholeFileEmitter(Emitter[list[StoredFile]]):
+class WholeFileEmitter(Emitter[FileBatch]):
     """Divides a batch into about as many pieces as there are parallel tasks.
 
     Attributes:
@@ -132,13 +155,15 @@ class WholeFileEmitter(Emitter[list[StoredFile]]):
     tasks: int
     skips_bad: bool = False
 
-    def emit_batch(self, attempt: TransactionAttempt, metadata: list[StoredFile], collector: TridentCollector) -> None:
-        """Emit the rows of the files.
+    def emit_batch(self, attempt: TransactionAttempt, metadata: FileBatch, collector: TridentCollector) -> None:
+        """Emit the rows of the files; report how many were left out.
 
         Raises:
             SpoutError: one has changed, or can't be read.
         """
-        files = [WholeFile.parse(stored) for stored in metadata]
+        files = [WholeFile.parse(stored) for stored in metadata["files"]]
+        if metadata["left_out"]:
+            collector.report_error(_left_out(metadata))
         portions = [portion for file in files for portion in self._portions(file, collector)]
         size = sum(file.size for file in files)
         is_small = size <= SMALL_BYTES
@@ -158,6 +183,14 @@ class WholeFileEmitter(Emitter[list[StoredFile]]):
                 raise
             collector.report_error(error)
             return ()
+
+
+def _left_out(metadata: FileBatch) -> SpoutError:
+    count, first = metadata["left_out"]
+    return SpoutError(
+        f"{count} files were left out, because they were older than max_age when they were found: {first!r} is the "
+        f"first; {metadata['position']['left_out']} so far"
+    )
 
 
 def shares(portions: Sequence[Portion], tasks: int) -> list[list[Portion]]:

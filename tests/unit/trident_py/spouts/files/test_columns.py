@@ -28,7 +28,7 @@ SCHEMA = "name string, n bigint"
 def read(path: Path, format: WholeFormat) -> list[pa.RecordBatch]:
     pattern = PathPattern.of(path)
     reader = WholeReader(format, LocalFiles(pattern))
-    return [*reader(reader.portions(reader.place.find()[str(path)]))]
+    return [*reader(reader.portions(next(reader.place.find())))]
 
 
 def rows(path: Path, kind: str) -> list[tuple[Any, ...]]:

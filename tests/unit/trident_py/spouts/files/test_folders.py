@@ -27,6 +27,12 @@ EXPECTED = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _state_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the inventory be there, too."""
+    monkeypatch.chdir(tmp_path)
+
+
 def write(directory: Path, kind: str, first: int = 1) -> None:
     directory.mkdir(parents=True)
     table, path = pa.table({"n": [first, first + 1], "name": ["tea", "cup"]}), directory / f"a.{kind}"

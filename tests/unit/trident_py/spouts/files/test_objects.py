@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -15,7 +16,7 @@ import pytest
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import json_copy
 from tests.servers.s3 import S3Server
-from tests.unit.trident_py.spouts.collecting import emitted, halves
+from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, emitted, halves
 from trident_py import FailedException, FileSpout, SpoutError, TopologyError
 from trident_py.rows.schema import fields_text, schema_of
 
@@ -26,7 +27,8 @@ TABLE = pa.Table.from_pylist(ROWS)
 class Bucket:
     """A bucket, and a spout of it from one batch to the next."""
 
-    def __init__(self, server: S3Server, name: str) -> None:
+    def __init__(self, server: S3Server, name: str, directory: Path) -> None:
+        self.directory = directory
         self.name, self.options, self.txid = name, server.storage_options, 0
         self.store = server.objects(name)
 
@@ -35,14 +37,13 @@ class Bucket:
         return f"s3://{self.name}/{key}"
 
     def spout(self, pattern: str, **arguments: Any) -> FileSpout:
-        return FileSpout(f"s3://{self.name}/{pattern}", storage_options=self.options, **arguments)
+        place = {"directory": self.directory, **arguments}
+        return FileSpout(f"s3://{self.name}/{pattern}", storage_options=self.options, **place)
 
     def batch(self, coordinator: Any) -> Any:
         """The definition of the next batch; empty: there is none."""
         self.txid += 1
-        return (
-            json_copy([*coordinator.initialize_transaction(self.txid, None, None)]) if coordinator.is_ready(1) else []
-        )
+        return json_copy(coordinator.initialize_transaction(self.txid, None, None)) if coordinator.is_ready(1) else {}
 
     def rows(self, pattern: str, **arguments: Any) -> list[tuple[Any, ...]]:
         """All rows that are there."""
@@ -51,8 +52,8 @@ class Bucket:
 
 
 @pytest.fixture
-def objects(s3_server: S3Server, bucket: str) -> Bucket:
-    return Bucket(s3_server, bucket)
+def objects(s3_server: S3Server, bucket: str, tmp_path: Path) -> Bucket:
+    return Bucket(s3_server, bucket, tmp_path)
 
 
 def encoded(kind: str) -> bytes:
@@ -151,3 +152,34 @@ def test_a_url_or_option_that_can_not_work_is_refused(url: str, options: dict[st
     with pytest.raises(TopologyError, match=message) as caught:
         FileSpout(url, storage_options=options)
     assert "hush" not in str(caught.value)
+
+
+def test_names_that_were_read_are_kept_in_a_store_that_each_leader_sees(objects: Bucket) -> None:
+    def spout(folder: str = "state", **arguments: Any) -> FileSpout:
+        return objects.spout("in/*", directory=f"s3://{objects.name}/{folder}", **arguments)
+
+    cursors: dict[str, Any] = {}
+    for number, name in enumerate("abc", 1):
+        objects.put(f"in/{name}", b"line\n")
+        coordinator, _ = halves(spout(order="name"))
+        coordinator.restore(json_copy(cursors))
+        spout().ensure_recoverable(cursors, CONF, CONTEXT)
+        batch = objects.batch(coordinator)
+        assert [path for path, *_ in batch["files"]] == [f"s3://{objects.name}/in/{name}"]
+        cursors |= coordinator.moved(batch)
+        coordinator.success(number)
+    kept = [each["path"] for page in obstore.list(objects.store, "state") for each in page]
+    assert kept == [f"state/wordcount-files/lines/{name}" for name, _ in cursors["shards"]]
+    with pytest.raises(SpoutError, match=r"elsewhere/wordcount-files/lines lacks .*which has the names of files"):
+        spout("elsewhere").ensure_recoverable(cursors, CONF, CONTEXT)
+    obstore.delete(objects.store, kept[0])
+    coordinator, _ = halves(spout())
+    coordinator.restore(json_copy(cursors))
+    with pytest.raises(SpoutError, match=r"state/wordcount-files/lines lacks .*restore it from a backup"):
+        coordinator.is_ready(4)
+
+
+def test_a_look_at_another_bucket_after_a_greatest_name_is_refused(objects: Bucket) -> None:
+    coordinator, _ = halves(objects.spout("in/*", order="name"))
+    with pytest.raises(SpoutError, match=r"is 's3://other/a', which is not in s3://.*give the spout of another bucket"):
+        list(coordinator.search.place.find("s3://other/a"))

@@ -29,7 +29,7 @@ def test_another_form_is_refused() -> None:
 def test_a_local_file_that_was_changed_or_deleted_stops_by_name(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     place = LocalFiles(PathPattern.of(tmp_path / "*"))
-    (file,) = place.find().values()
+    (file,) = place.find()
     place.check(file)
     os.utime(tmp_path / "a", ns=(0, 17))
     with pytest.raises(SpoutError, match=r"a' was changed after a batch was defined with its 3 bytes; to fix this"):

@@ -16,9 +16,12 @@ from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import json_copy
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, ListCollector, emitted
 from trident_py import FileSpout, SpoutError, TopologyError
+from trident_py.spouts.files.inventory import Inventory
 from trident_py.spouts.files.paths import PathPattern
 from trident_py.spouts.files.places import LocalFiles
-from trident_py.spouts.files.whole import WholeFileCoordinator, WholeFiles
+from trident_py.spouts.files.search import AnyOrder
+from trident_py.spouts.files.whole import WholeFileCoordinator
+from trident_py.spouts.spool.files import SpoolDirectory
 
 SCHEMA = "name string, n bigint"
 SETTLED_SECONDS = 2.0
@@ -46,13 +49,20 @@ class World:
     def __init__(self, glob: Path, format: str = "parquet", **options: Any) -> None:
         schema = None if format == "binary" else SCHEMA
         self.glob, self.options, self.format = glob, {"schema": schema, **options}, format
-        self.now, self.txid, self.cursors = 0.0, 1, dict[str, Any]()
+        self.directory = glob.parent.with_name(f"{glob.parent.name}-names")
+        self.now, self.today, self.txid, self.cursors = 0.0, 0.0, 1, dict[str, Any]()
+        self.max_age: float | None = None
         self.restart()
 
     def restart(self) -> None:
-        files = WholeFiles(LocalFiles(PathPattern.of(self.glob)), SETTLED_SECONDS)
-        most = self.options.get("max_bytes_per_batch", 1 << 20)
-        self.coordinator = WholeFileCoordinator(files, most, lambda: self.now)
+        place = LocalFiles(PathPattern.of(self.glob))
+        self.coordinator = WholeFileCoordinator(
+            search=AnyOrder(place=place, max_age=self.max_age, settled=SETTLED_SECONDS),
+            inventory=Inventory(where="spout", files=SpoolDirectory(self.directory), epoch=1),
+            max_bytes=self.options.get("max_bytes_per_batch", 1 << 20),
+            clock=lambda: self.now,
+            today=lambda: self.today,
+        )
         cursors: Any = json_copy(dict(self.cursors))
         self.coordinator.restore(cursors)
         spout = FileSpout(self.glob, format=self.format, **self.options)
@@ -62,8 +72,9 @@ class World:
         """The next batch; None: nothing is ready."""
         if not self.coordinator.is_ready(self.txid):
             return None
-        metadata: Any = json_copy([*self.coordinator.initialize_transaction(self.txid, None, None)])
-        self.cursors.update(self.coordinator.moved(metadata))
+        defined: Any = self.coordinator.initialize_transaction(self.txid, None, None)
+        metadata = json_copy(defined)
+        self.cursors.update(self.coordinator.moved(defined))
         self.txid += 1
         return metadata
 
@@ -84,7 +95,7 @@ def test_a_file_is_complete_when_it_has_not_changed_for_some_time(tmp_path: Path
     assert world.coordinator.has_pending_input()
     world.now += 1
     write(path, 0, 3)
-    assert world.settle() == [[str(path), path.stat().st_size, path.stat().st_mtime_ns]]
+    assert world.settle()["files"] == [[str(path), path.stat().st_size, path.stat().st_mtime_ns]]
     assert not world.coordinator.is_ready(2)
     assert not world.coordinator.has_pending_input()
 
@@ -109,10 +120,10 @@ def test_a_batch_ends_at_its_size_and_a_larger_file_has_one_of_its_own(tmp_path:
     paths = [write(tmp_path / f"{number}.parquet", number) for number in range(3)]
     world = World(tmp_path / "*", max_bytes_per_batch=2 * paths[0].stat().st_size)
     first = world.settle()
-    assert [path for path, *_ in first] == [str(path) for path in paths[:2]]
-    assert [path for path, *_ in world.define()] == [str(paths[2])]
+    assert [path for path, *_ in first["files"]] == [str(path) for path in paths[:2]]
+    assert [path for path, *_ in world.define()["files"]] == [str(paths[2])]
     small = World(tmp_path / "*", max_bytes_per_batch=1)
-    assert [path for path, *_ in small.settle()] == [str(paths[0])]
+    assert [path for path, *_ in small.settle()["files"]] == [str(paths[0])]
 
 
 def test_a_later_leader_reads_no_file_again_and_a_deleted_one_is_no_error(tmp_path: Path) -> None:
@@ -174,6 +185,23 @@ def test_a_file_that_is_not_one_is_skipped_and_reported_if_the_user_says_so(tmp_
     torn.unlink()
     with pytest.raises(SpoutError, match="is gone"):
         world.rows(metadata)
+
+
+def test_files_that_are_left_out_are_reported_by_each_attempt(tmp_path: Path) -> None:
+    old, new = write(tmp_path / "a.parquet", 0), write(tmp_path / "b.parquet", 10)
+    os.utime(old, (0, 0))
+    os.utime(new, (1000, 1000))
+    world = World(tmp_path / "*")
+    world.max_age, world.today = 60.0, 1000.0
+    world.restart()
+    metadata = world.define()
+    for _ in range(2):
+        world.emitter.emit_batch(TransactionAttempt(1, 0), metadata, collector := Reporting())
+        (report,) = collector.splits
+        assert f"1 files were left out, because they were older than max_age when they were found: '{old}'" in report
+        assert not collector.rows
+    world.now += SETTLED_SECONDS
+    assert world.rows(world.define()) == rows(new, 10)
 
 
 @pytest.mark.parametrize(
