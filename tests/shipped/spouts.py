@@ -94,18 +94,31 @@ def avro(directory: Path) -> Report:
     for number in range(0, len(ROWS), 4):
         with (directory / f"{number:02}.avro").open("wb") as file:
             fastavro.writer(file, schema, [{"line": line} for (line,) in ROWS[number : number + 4]])
-    spout = partial(FileSpout, directory / "*", 1, format="avro", schema="line string", settled=timedelta(0))
+    spout = partial(
+        FileSpout,
+        *(directory / "*", 1),
+        format="avro",
+        schema="line string",
+        settled=timedelta(0),
+        directory=directory / ".names",
+    )
     expected = [(line, str(directory / f"{n // 4 * 4:02}.avro"), n % 4) for n, (line,) in enumerate(ROWS)]
     return check_spout(spout, lambda: expected)
 
 
 def objects(directory: Path) -> Report:
-    """Lines of objects in a store, an object in each batch."""
+    """Lines of objects in a store, an object in each batch, whose names are kept there, too."""
     with s3_in(directory) as server:
         for number in range(0, len(ROWS), 4):
             text = "".join(f"{line}\n" for (line,) in ROWS[number : number + 4])
             obstore.put(server.objects("lines"), f"{number:02}.txt", text.encode())
-        spout = partial(FileSpout, "s3://lines/*.txt", 1, storage_options=server.storage_options)
+        spout = partial(
+            FileSpout,
+            *("s3://lines/*.txt", 1),
+            storage_options=server.storage_options,
+            order="name",
+            directory="s3://lines/names",
+        )
         return check_spout(spout, lambda: ROWS)
 
 
