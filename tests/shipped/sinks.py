@@ -75,13 +75,6 @@ def delta_by_key(directory: Path) -> Report:
     return check_sink(lambda: DeltaSink(path, mode="merge", keys=["word"]), read, schema=SCHEMA)
 
 
-def delta_of_changes(directory: Path) -> Report:
-    """The same, and a row is a change of the one with the same word."""
-    path = directory / "words"
-    read = lambda: _rows(DeltaTable(path).to_pyarrow_table().to_pylist())  # noqa: E731
-    return check_sink(lambda: DeltaSink(path, mode="merge", keys=["word"], sequence_by="n"), read, schema=SCHEMA)
-
-
 def iceberg(directory: Path) -> Report:
     """A table of a SQLite catalog, as pyiceberg plans to read it, and Arrow reads its files."""
     catalog = catalog_at(directory)
@@ -111,11 +104,6 @@ def sqlite(directory: Path) -> Report:
 def sqlite_by_key(directory: Path) -> Report:
     """A table in a file, in which a row replaces the one with the same word."""
     return _in_a_file(directory, mode="upsert", keys="word")
-
-
-def sqlite_of_changes(directory: Path) -> Report:
-    """A table in a file, in which a row is a change of the one with the same word."""
-    return _in_a_file(directory, mode="merge", keys="word", sequence_by="n")
 
 
 def _in_a_file(directory: Path, **options: Any) -> Report:
