@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from attrs import define, evolve, field
 
@@ -22,12 +22,14 @@ from coordinators.values.canonical import Json
 from trident_py.errors import SpoutError
 from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.postgres.changes import Change, Cutter, Position, changes_after
-from trident_py.spouts.postgres.log import ChangeLog, Look
 from trident_py.spouts.postgres.pgoutput import Relation
 from trident_py.spouts.postgres.rows import SNAPSHOT, Layout, TextRow
 from trident_py.spouts.postgres.spool import Spool, SpoolFile
 from trident_py.spouts.postgres.tables import differences
 from trident_py.spouts.rest import Rest
+
+if TYPE_CHECKING:  # it needs psycopg
+    from trident_py.spouts.postgres.log import ChangeLog, Look
 
 BATCH_BYTES_MAX = 64 << 20
 """A batch ends with the change that reaches so many bytes."""
