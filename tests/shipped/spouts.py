@@ -75,16 +75,7 @@ def parquet(directory: Path) -> Report:
     for number in range(0, len(ROWS), 4):
         table = pa.table({"line": [line for (line,) in ROWS[number : number + 4]]})
         pq.write_table(table, directory / f"{number:02}.parquet", row_group_size=2)
-    spout = partial(
-        FileSpout,
-        *(directory / "*", 1),
-        format="parquet",
-        schema="line string",
-        settled=timedelta(0),
-        directory=directory / ".names",
-    )
-    expected = [(line, str(directory / f"{n // 4 * 4:02}.parquet"), n % 4) for n, (line,) in enumerate(ROWS)]
-    return check_spout(spout, lambda: expected)
+    return _whole(directory, "parquet")
 
 
 def avro(directory: Path) -> Report:
@@ -93,15 +84,19 @@ def avro(directory: Path) -> Report:
     for number in range(0, len(ROWS), 4):
         with (directory / f"{number:02}.avro").open("wb") as file:
             fastavro.writer(file, schema, [{"line": line} for (line,) in ROWS[number : number + 4]])
+    return _whole(directory, "avro")
+
+
+def _whole(directory: Path, kind: str) -> Report:
     spout = partial(
         FileSpout,
         *(directory / "*", 1),
-        format="avro",
+        format=kind,
         schema="line string",
         settled=timedelta(0),
         directory=directory / ".names",
     )
-    expected = [(line, str(directory / f"{n // 4 * 4:02}.avro"), n % 4) for n, (line,) in enumerate(ROWS)]
+    expected = [(line, str(directory / f"{n // 4 * 4:02}.{kind}"), n % 4) for n, (line,) in enumerate(ROWS)]
     return check_spout(spout, lambda: expected)
 
 

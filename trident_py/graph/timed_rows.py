@@ -37,7 +37,7 @@ class TimedRows(ABC):
         return [TimedRow(*each) for each in zip(*zip(*times, strict=True), partitions, keys, stored, strict=True)]
 
     def newest(self, rows: pa.Table, rules: Watermark, now: int) -> dict[str, int]:
-        """Return where rows of a transaction of the time ``now`` move the watermark, as `newest_of` of their rows."""
+        """Return where rows of a transaction of the time ``now`` move the watermark, as `judge` finds it row by row."""
         most = now + rules.max_ahead
         at, newest = self.arrow_times(rows)
         names = pa.array(encode_keys(keys_in(rows, self.by)), pa.string())

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from trident_py.interfaces.collector import TridentCollector
 from trident_py.interfaces.states import Key, RemovableMapState
-from trident_py.rows.row import Row, columns_in, row_class
+from trident_py.rows.row import Row, row_class, rows_of
 from trident_py.rows.schema import arrow_schema
 from trident_py.states.shards import shard_numbers
 from trident_py.windows.event_store import Newest
@@ -104,7 +104,8 @@ class KeyGroups:
             newest: where all rows of the transaction move each watermark; None: ``rows`` are all.
             among: the groups to feed; None: all.
         """
-        tuples = list(map(row_class(tuple(self.inputs.names))._make, zip(*columns_in(rows), strict=True)))
+        rows = self._named(rows)
+        tuples = rows_of(rows)
         if self.count == 1:
             self.updater.feed(state, tuples, time, collector)
             yield 0

@@ -363,7 +363,14 @@ class UpdateParticipant(StateParticipant):
     def change(self, attempt: TransactionAttempt) -> Updated:
         """Return the effect of the rows of ``attempt``."""
         where = f"state {self.name!r}, attempt {attempt}"
-        return Updated(updater=self.updater, where=where, inputs=self.inputs, output=self.output, places=self.places)
+        return Updated(
+            updater=self.updater,
+            where=where,
+            inputs=self.inputs,
+            output=self.output,
+            places=self.places,
+            is_read=self.downstream is not None,
+        )
 
     def _change(self, tx: SinkTransaction, rows: pa.Table) -> list[tuple[Any, ...]]:
         return self.change(tx.attempt).spread(shards_of(self.state) * self.parts, rows)

@@ -95,9 +95,9 @@ def values_of(rows: Sequence[Row], names: Sequence[str]) -> list[tuple[Any, ...]
     return list(zip(*columns, strict=True))
 
 
-def keys_in(rows: pa.Table, names: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return the values of some fields of each row of Arrow data."""
-    columns = [column_values(rows.column(name), name) for name in names]
+def keys_in(rows: pa.Table, fields: Sequence[str] | Sequence[int]) -> list[tuple[Any, ...]]:
+    """Return the values of some fields of each row of Arrow data, by their names or positions."""
+    columns = [column_values(rows.column(each), str(each)) for each in fields]
     return list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows
 
 

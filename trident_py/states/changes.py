@@ -25,7 +25,7 @@ from trident_py.interfaces.states import (
     reducer_updater,
 )
 from trident_py.rows.batches import read_batch, write_batch
-from trident_py.rows.row import column_values, columns_in, row_class, rows_of
+from trident_py.rows.row import columns_in, keys_in, row_class, rows_of
 from trident_py.rows.schema import arrow_schema, arrow_table
 from trident_py.states.keys import encode_key, keys_of
 from trident_py.states.shards import shard_numbers, spread_over
@@ -52,7 +52,7 @@ class Aggregated(StateChange):
     output: StructType | None = None
 
     def partitions(self, rows: pa.Table, count: int) -> Sequence[int]:
-        return _partitions(rows, range(self.keys), count)
+        return shard_numbers(keys_in(rows, range(self.keys)), count)
 
     def apply(self, state: MapState[Any], rows: pa.Table, partition: int) -> Sequence[Emitted]:
         if not rows.num_rows:
@@ -95,12 +95,6 @@ class UpdateCollector(TridentCollector):
         log.error("%s: reported %s", self.where, error_text(error))
 
 
-def _partitions(rows: pa.Table, places: Sequence[int], count: int) -> Sequence[int]:
-    """Return the partition of each row by its fields at ``places``; without such fields, that of all rows."""
-    columns = [column_values(rows.column(place)) for place in places]
-    return shard_numbers(list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows, count)
-
-
 def emitted_rows(rows: Sequence[Sequence[Any]], schema: StructType, place: int, stream: int = 0) -> list[Emitted]:
     """Return rows of these fields for the driver.
 
@@ -126,6 +120,7 @@ class Updated(StateChange):
         inputs: the fields of the rows that the updater receives.
         output: the fields of the rows that it emits.
         places: the positions of the fields that determine the partition of a row.
+        is_read: whether the new values have a consumer; else tasks don't send them.
     """
 
     updater: StateUpdater[Any]
@@ -133,14 +128,15 @@ class Updated(StateChange):
     inputs: Sequence[str]
     output: StructType = field(factory=StructType)
     places: Sequence[int] = ()
+    is_read: bool = True
 
     def partitions(self, rows: pa.Table, count: int) -> Sequence[int]:
-        return _partitions(rows, self.places, count)
+        return shard_numbers(keys_in(rows, self.places), count)
 
     def apply(self, state: MapState[Any], rows: pa.Table, partition: int) -> Sequence[Emitted]:
         collector = self._collector()
         self._update(state, self._rows(rows), collector)
-        return emitted_rows(collector.rows, self.output, partition)
+        return emitted_rows(collector.rows, self.output, partition) if self.is_read else ()
 
     def spread(self, shards: Sequence[State], given: pa.Table) -> list[tuple[Any, ...]]:
         """Let the updater change each shard by its rows; return what it emits."""

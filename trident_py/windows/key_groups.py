@@ -5,6 +5,7 @@ The group of a key depends only on the key. A name in the state begins with the 
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -35,19 +36,17 @@ class GroupedState:
     def groups(self, numbers: Sequence[int]) -> list[KeyGroup]:
         """Return these groups, whose heads are read at once."""
         found = [KeyGroup(self, number) for number in numbers]
-        self.read_ahead([each.own(HEAD) for each in found])
+        heads = [each.own(HEAD) for each in found]
+        self._read.update(zip(heads, self.inner.multi_get(heads), strict=True))
         return found
-
-    def read_ahead(self, keys: Sequence[Place]) -> None:
-        """Read values that are asked for later."""
-        self._read.update(zip(keys, self.inner.multi_get(keys), strict=True))
 
     def get(self, keys: Sequence[Place]) -> list[bytes | None]:
         """Return the value of each key."""
-        known = self._read | self._changed
+        found: dict[Place, bytes | None] = {}
+        known = ChainMap(found, self._changed, self._read)
         missing = [key for key in dict.fromkeys(keys) if key not in known]
         if missing:
-            known.update(zip(missing, self.inner.multi_get(missing), strict=True))
+            found.update(zip(missing, self.inner.multi_get(missing), strict=True))
         return [known[key] for key in keys]
 
     def put(self, keys: Sequence[Place], values: Sequence[bytes | None]) -> None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from attrs import frozen
 
-from trident_py.rows.row import column_values
+from trident_py.rows.row import keys_in
 from trident_py.sinks.changes import OLD, Merge, MergedRow, MergeFields, in_order, merged, old_keys, old_values
 from trident_py.states.keys import encode_keys
 
@@ -132,7 +132,7 @@ def fates(merge: Merge) -> Iterator[Fate]:
 
 
 def _texts(keys: pa.Table) -> list[str]:
-    return encode_keys(list(zip(*map(column_values, keys.columns), strict=True)))
+    return encode_keys(keys_in(keys, keys.column_names))
 
 
 def _key_values(

@@ -240,7 +240,7 @@ class DeltaSinkTable(SinkTable):
         return [each.path for each in self.whole_files()]
 
     def rows_of(self, paths: Sequence[str]) -> int:
-        """Return the number of rows in those of its files that are in ``paths``."""
+        """Return the number of rows in its files among ``paths``."""
         actions, wanted = pa.table(self._table.get_add_actions()), set(paths)
         found = zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True)
         return sum(rows or 0 for path, rows in found if path in wanted)

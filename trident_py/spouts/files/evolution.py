@@ -36,7 +36,7 @@ class Evolution:
     adds: bool = False
 
     def check(self, path: str, names: Sequence[str], wanted: Sequence[str]) -> None:
-        """Compare the names of a file's fields with those of the schema.
+        """Compare the names of a file's fields with the names of the schema's fields.
 
         Raises:
             SpoutError: they don't fit.

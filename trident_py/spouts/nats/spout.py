@@ -363,7 +363,7 @@ class MessageReader:
 
 
 def _gone(look: StreamLook | None, given: MessageRange, missing: int, end: tuple[int, int]) -> str:
-    """Return the reason why messages that were read can't be those of the range; empty: they may be."""
+    """Return the reason why the messages that were read don't belong to the range; empty: they may be."""
     span = f"the {given['count']} messages after {given['after']} up to {given['upto']}"
     if look is None or look.created != given["created"]:
         return f"it was deleted, so {span} are gone"
