@@ -20,6 +20,7 @@ from trident_py.rows.avro import avro_fields, avro_reader, fastavro_module
 from trident_py.rows.moments import moment
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of, shown
 from trident_py.spouts.files.calendars import check_calendar, is_by_old_spark
+from trident_py.spouts.files.casting import cast_exactly
 from trident_py.spouts.files.content import check_reached
 from trident_py.spouts.files.evolution import Evolution
 from trident_py.spouts.files.places import Place, WholeFile
@@ -164,7 +165,7 @@ def _column(found: pa.Table, field: pa.Field, portion: Portion, position: int) -
         return pa.chunked_array([pa.nulls(found.num_rows, field.type)])
     column = found.column(field.name)
     try:
-        return column.cast(field.type)
+        return cast_exactly(column, field.type)
     except pa.ArrowException as error:
         row = f", row {position + _unfit(column, field.type)}" if _fits(column.slice(0, 0), field.type) else ""
         raise SpoutError(
@@ -187,7 +188,7 @@ def _unfit(column: pa.ChunkedArray, kind: pa.DataType) -> int:
 
 def _fits(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     try:
-        column.cast(kind)
+        cast_exactly(column, kind)
     except pa.ArrowException:
         return False
     return True

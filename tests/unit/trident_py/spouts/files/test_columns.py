@@ -129,8 +129,8 @@ WRONG_PARQUET: dict[str, tuple[Callable[[Path], object], str]] = {
     "no Parquet": (lambda path: path.write_bytes(b"PAR1 and no more"), r"can't be read as parquet: .*whole one"),
     "without a field": (lambda path: pq.write_table(pa.table({"name": ["a"]}), path), "has no field 'n'; it has name"),
     "another type": (
-        lambda path: pq.write_table(pa.table({"name": ["a"], "n": ["many"]}), path),
-        "part 0, row 0: the field 'n' is string, not int64",
+        lambda path: pq.write_table(pa.table({"name": ["a"], "n": ["12"]}), path),
+        "part 0: the field 'n' is string, not int64: values of this type would change",
     ),
 }
 
@@ -145,8 +145,8 @@ WRONG_AVRO: dict[str, tuple[Callable[[Path], object], str]] = {
         "has no field 'n'; it has name",
     ),
     "another type": (
-        lambda path: avro(path, LONG, {"name": "a", "n": "many"}),
-        "part 0, row 0: the field 'n' is string, not int64",
+        lambda path: avro(path, LONG, {"name": "a", "n": "12"}),
+        "part 0: the field 'n' is string, not int64: values of this type would change",
     ),
     "a type that Spark lacks": (lambda path: avro(path, NO_TYPE), "Spark has no type for .*; or leave the field out"),
     "cut off": (
