@@ -9,7 +9,7 @@ from contextlib import closing
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import define, field
 from obstore.store import S3Store
@@ -29,6 +29,8 @@ class S3Server(ServerProcess):
         directory: of its log.
     """
 
+    scheme: ClassVar[str] = "s3"
+    endpoint: ClassVar[str] = "AWS_ENDPOINT_URL"
     directory: Path
     port: int = field(factory=free_port)
 
@@ -41,7 +43,7 @@ class S3Server(ServerProcess):
     def storage_options(self) -> dict[str, str]:
         """What deltalake and `FileSpout` have to know of it."""
         return {
-            "AWS_ENDPOINT_URL": self.url,
+            self.endpoint: self.url,
             "AWS_ALLOW_HTTP": "true",
             "AWS_ACCESS_KEY_ID": _KEY,
             "AWS_SECRET_ACCESS_KEY": _SECRET,
@@ -65,8 +67,12 @@ class S3Server(ServerProcess):
 
     def make_bucket(self, name: str) -> None:
         """Make an empty one."""
+        self.put(name)
+
+    def put(self, bucket: str, key: str = "", data: bytes = b"") -> None:
+        """Write an object without obstore, whose threads a forked process lacks."""
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE_SECONDS)) as connection:
-            connection.request("PUT", f"/{name}")
+            connection.request("PUT", f"/{bucket}/{key}".rstrip("/"), data)
             answer = connection.getresponse()
             if answer.status != HTTPStatus.OK:
                 raise RuntimeError(f"moto's server answers {answer.status}: {answer.read()!r}")

@@ -29,6 +29,7 @@ CHECKS: dict[str, Callable[[Path], Report]] = {
     "FileSpout": spouts.files,
     "FileSpout-parquet": spouts.parquet,
     "FileSpout-avro": spouts.avro,
+    "FileSpout-objects": spouts.objects,
     "DataFrameSpout": spouts.dataframe,
     "DataSourceSpout": spouts.data_source,
     "DataSourceSpout-simple": spouts.simple_data_source,

@@ -13,6 +13,7 @@ from tests.servers.postgresql import PostgresServer
 from tests.servers.rabbitmq_server import RabbitMQServer
 from tests.servers.redis_server import RedisServer
 from tests.servers.running import started
+from tests.servers.s3 import S3Server
 
 
 @contextmanager
@@ -53,6 +54,15 @@ def rabbitmq_in(directory: Path) -> Iterator[RabbitMQServer]:
     """A server."""
     server = RabbitMQServer(directory)
     with started(server):
+        yield server
+
+
+@contextmanager
+def s3_in(directory: Path) -> Iterator[S3Server]:
+    """A server, with a bucket ``lines``."""
+    server = S3Server(directory)
+    with started(server):
+        server.make_bucket("lines")
         yield server
 
 

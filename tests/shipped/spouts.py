@@ -24,7 +24,7 @@ from redis import Redis
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import Json
-from tests.shipped.servers import broker_in, nats_in, postgres_in, rabbitmq_in, redis_in
+from tests.shipped.servers import broker_in, nats_in, postgres_in, rabbitmq_in, redis_in, s3_in
 from tests.unit.trident_py.spouts.collecting import ListCollector
 from tests.unit.trident_py.spouts.test_data_source import ROWS as NUMBERS
 from tests.unit.trident_py.spouts.test_data_source import NumbersSource, SimpleSource
@@ -98,6 +98,22 @@ def _whole(directory: Path, kind: str) -> Report:
     )
     expected = [(line, str(directory / f"{n // 4 * 4:02}.{kind}"), n % 4) for n, (line,) in enumerate(ROWS)]
     return check_spout(spout, lambda: expected)
+
+
+def objects(directory: Path) -> Report:
+    """Lines of objects in a store, an object in each batch, whose names are kept there, too."""
+    with s3_in(directory) as server:
+        for number in range(0, len(ROWS), 4):
+            text = "".join(f"{line}\n" for (line,) in ROWS[number : number + 4])
+            server.put("lines", f"{number:02}.txt", text.encode())
+        spout = partial(
+            FileSpout,
+            *("s3://lines/*.txt", 1),
+            storage_options=server.storage_options,
+            order="name",
+            directory="s3://lines/names",
+        )
+        return check_spout(spout, lambda: ROWS)
 
 
 def dataframe(directory: Path) -> Report:
