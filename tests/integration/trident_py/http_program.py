@@ -1,4 +1,4 @@
-"""A topology that counts the rows that it receives by HTTP; it leads, or stands by, until it is killed.
+"""Sums what it receives by HTTP; it leads, or stands by, until it is killed.
 
 Call it with ZooKeeper's address, a directory, and a port.
 """
@@ -8,18 +8,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from trident_py import Count, HttpSpout, SQLiteState, TridentConfig, TridentTopology
+from examples.http_orders import sums
+from trident_py import TridentConfig
 
 
 def main(zookeeper: str, directory: Path, port: int) -> None:
     """Run it."""
-    topology = TridentTopology("received")
-    rows = topology.new_stream("rows", HttpSpout("rows", "id string not null")).group_by("id")
-    rows.persistent_aggregate(SQLiteState(directory / "counts.db", table="counts"), Count(), "count")
     config = TridentConfig(
         zookeeper=zookeeper, session_timeout=2, state_dir=directory / "state", serve=f"127.0.0.1:{port}"
     )
-    topology.start(config, standby=True).await_termination()
+    sums(str(directory / "sums.db")).start(config, standby=True).await_termination()
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ class Processes:
 
 @define
 class Client:
-    """Sends rows of its own, one after the other; those with an even number have a key, and are sent until answered."""
+    """Sends orders one after the other; those with an even number have a key, and are sent until answered."""
 
     number: int
     processes: Processes
@@ -81,7 +81,7 @@ class Client:
                 return 0
             with suppress(OSError, HTTPException):
                 given = headers if key is None else {**headers, "Idempotency-Key": key}
-                connection.request("POST", "/ingest/rows", json.dumps({"id": row}), given)
+                connection.request("POST", "/ingest/orders", json.dumps({"customer": row, "amount": 1}), given)
                 answer = connection.getresponse()
                 answer.read()
                 if answer.status != 200:
@@ -112,8 +112,8 @@ def processes(zookeeper: str, directory: Path) -> Iterator[Processes]:
 
 
 def counts(directory: Path) -> dict[str, int]:
-    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(directory / "counts.db", timeout=60)) as database:
-        return dict(database.execute("SELECT id, count FROM counts"))
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(directory / "sums.db", timeout=60)) as database:
+        return dict(database.execute("SELECT customer, amount FROM sums"))
     return {}
 
 

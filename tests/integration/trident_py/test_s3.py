@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import sqlite3
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
 
 import obstore
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
+from examples.bucket_orders import sums
 from tests.servers.s3 import S3Server
 from tests.unit.trident_py.sinks.delta.tables import written
 from tests.unit.trident_py.sinks.tables.leaders import SCHEMA, TOPOLOGY, A, B, C, between, transaction
@@ -22,12 +25,11 @@ from trident_py import (
     DeltaSink,
     DeltaSpout,
     FencedError,
-    FileSpout,
     FixedBatchSpout,
     IcebergSink,
     TridentTopology,
 )
-from trident_py.operations import Count, Sum
+from trident_py.operations import Sum
 from trident_py.rows.schema import schema_of
 from trident_py.sinks.delta.staging import Storage
 from trident_py.sinks.delta.transactions import DeltaTransactions
@@ -97,18 +99,14 @@ def test_objects_that_land_in_s3_are_counted_once_by_tasks(
     spark: SparkSession, s3_server: S3Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trident_py.spouts.files.whole.SMALL_BYTES", 0)  # tasks read
-    topology, coordination, given = TridentTopology("objects"), LocalCoordination(), dict[str, int]()
-    words = FileSpout(
-        f"s3://{bucket}/in/*.json", format="json", schema="word string", storage_options=s3_server.storage_options
-    )
-    counts = SQLiteState(tmp_path / "words.db", table="words")
-    topology.new_stream("words", words).group_by("word").persistent_aggregate(counts, Count(), "total")
-    for name in ("a", "b"):
-        obstore.put(s3_server.objects(bucket), f"in/{name}.json", b'{"word": "x"}\n{"word": "y"}\n')
-        given = {"x": given.get("x", 0) + 1, "y": given.get("y", 0) + 1}
-        run_batches(topology, coordination, spark)
-        with closing(sqlite3.connect(tmp_path / "words.db")) as database:
-            assert dict(database.execute("SELECT word, total FROM words")) == given
+    coordination, file, given, path = LocalCoordination(), BytesIO(), dict[str, int](), tmp_path / "sums.db"
+    pq.write_table(pa.table({"item": ["pen", "ink"], "amount": [2, 1]}), file)
+    for name in ("2026-11-28T10", "2026-11-28T11"):
+        obstore.put(s3_server.objects(bucket), f"orders/{name}.parquet", file.getvalue())
+        given = {"pen": given.get("pen", 0) + 2, "ink": given.get("ink", 0) + 1}
+        run_batches(sums(f"s3://{bucket}", str(path), s3_server.storage_options), coordination, spark)
+        with closing(sqlite3.connect(path)) as database:
+            assert dict(database.execute("SELECT item, amount FROM sums")) == given
 
 
 def leader(s3_server: S3Server, bucket: str, epoch: int) -> DeltaTransactions:
