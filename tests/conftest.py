@@ -17,6 +17,7 @@ from hypothesis import settings
 from coordinators.backends.zookeeper.embedded import EmbeddedZooKeeper
 from coordinators.backends.zookeeper.session import ZooKeeperSession
 from coordinators.values.errors import ConfigError
+from tests.servers.azure import AzureServer
 from tests.servers.class_archive import quick
 from tests.servers.kafka import KafkaBroker
 from tests.servers.mariadb import MariaDBServer
@@ -201,6 +202,12 @@ def fresh_mariadb() -> Iterator[MariaDBServer]:
 def s3_server() -> Iterator[S3Server]:
     """One server for the whole run."""
     yield from running("S3", S3Server)
+
+
+@pytest.fixture(scope="session")
+def azure_server() -> Iterator[AzureServer]:
+    """One server for the whole run."""
+    yield from running("Azure", AzureServer)
 
 
 @pytest.fixture

@@ -83,7 +83,8 @@ class Objects(Place):
         with _asked(self.bucket):
             pages = list_objects(self._store(), prefix=self.base or None, offset=offset, chunk_size=PAGE_OBJECTS)
             for each in (each for page in pages for each in page if self._has(each["path"])):
-                yield _file(f"{self.bucket}/{each['path']}", each)
+                if (url := f"{self.bucket}/{each['path']}") > after:  # Azurite ignores the offset
+                    yield _file(url, each)
 
     def open(self, file: WholeFile) -> pa.NativeFile:
         key = file.path.removeprefix(f"{self.bucket}/")
@@ -233,8 +234,8 @@ def _asked(url: str, *, passed: type[OSError] | tuple[()] = ()) -> Iterator[None
         ) from error
     except errors.PreconditionError as error:
         raise SpoutError(
-            f"object {url!r} was replaced after a batch was defined with it; to fix this: restore the former version, "
-            f"and give changed data a new name"
+            f"object {url!r} was replaced or removed after a batch was defined with it; to fix this: restore the former "
+            f"version, and give changed data a new name"
         ) from error
     except (PermissionError, errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
         raise SpoutError(
