@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import define, field
 from pyspark.sql.types import StructType
 
 from trident_py.errors import SpoutError
 from trident_py.interfaces.collector import TridentCollector
+from trident_py.rows.casting import declared_columns
 from trident_py.rows.schema import arrow_schema, arrow_table
 
 SHOWN_CHARS_MAX = 300
@@ -49,7 +49,7 @@ class ArrowCollector(TridentCollector):
         self._rows.append(row)
 
     def emit_arrow(self, data: pa.Table | pa.RecordBatch) -> None:
-        """Emit the rows of Arrow data; cast its columns if that loses nothing."""
+        """Emit the rows of Arrow data; cast its columns if that changes no value, except that doubles become floats."""
         table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
         expected = arrow_schema(self.schema)
         if sorted(table.column_names) != sorted(expected.names):
@@ -58,14 +58,11 @@ class ArrowCollector(TridentCollector):
             )
         given = table.select(expected.names)
         try:
+            if given.schema.types != expected.types:
+                given = pa.Table.from_arrays(declared_columns(given, expected), names=expected.names)
             table = given.cast(expected)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        except ValueError as error:
             raise SpoutError(f"{self.where}: emitted Arrow data that is not of the declared types: {error}") from error
-        if beyond := [name for name in expected.names if _is_beyond_floats(given[name], table[name])]:
-            raise SpoutError(
-                f"{self.where}: emitted Arrow data with a double in field {beyond[0]!r} that is too large for a "
-                f"float; to fix this: declare the field as double"
-            )
         self._flush()
         self._parts.append(table)
 
@@ -89,10 +86,3 @@ class ArrowCollector(TridentCollector):
             except (TypeError, ValueError):
                 return f", row {number} of the batch, {shortened(tuple(row))}"
         return ""
-
-
-def _is_beyond_floats(given: pa.ChunkedArray, cast: pa.ChunkedArray) -> bool:
-    """Return whether Arrow has converted a finite double to an infinite float, which it does silently."""
-    if not (pa.types.is_float64(given.type) and pa.types.is_float32(cast.type)):
-        return False
-    return bool(pc.any(pc.and_(pc.is_inf(cast), pc.is_finite(given))).as_py())

@@ -17,6 +17,7 @@ from trident_py.rows.schema import arrow_schema
 from trident_py.spouts.files.columns import WholeReader, whole_format
 from trident_py.spouts.files.paths import PathPattern
 from trident_py.spouts.files.places import LocalFiles
+from trident_py.spouts.files.sampling import found_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -35,7 +36,7 @@ COLUMNS = {
     "local": "CAST(timestamp_micros(id * 1000001) AS timestamp_ntz)",
     "list": "array(id, NULL, id + 1)",
     "pairs": "map(concat('k', id), id)",
-    "inside": "struct(id AS a, array(struct(id AS b)) AS c)",
+    "inside": "struct(id AS a, array(struct(CAST(timestamp_micros(id) AS timestamp_ntz) AS b)) AS c)",
 }
 
 
@@ -52,6 +53,8 @@ def test_the_rows_are_those_that_spark_reads_from_what_it_has_written(
     sparks = spark.read.schema(given.schema).format(kind).load(path).toArrow()
     assert ours.drop_columns(["_path", "_position"]).to_pylist() == sparks.to_pylist()
     assert ours.column("_position").to_pylist() == list(range(1000))
+    found = found_schema(kind, reader.place, {})
+    assert [each.dataType for each in found] == [each.dataType for each in spark.read.format(kind).load(path).schema]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "json"])

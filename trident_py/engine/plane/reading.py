@@ -9,13 +9,23 @@ from attrs import define
 
 from coordinators.values.canonical import NO_ROWS, Fingerprint
 from trident_py.errors import SpoutError
+from trident_py.rows.casting import declared_columns
 from trident_py.rows.schema import shown
 
 
 def as_declared(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the rows of a reader with the fields of ``schema``: in its order, and with its types."""
+    """Return the rows of a reader with the fields of ``schema``: in its order, and with its types.
+
+    Raises:
+        SpoutError: a value would change.
+    """
     given = rows.select(schema.names)
-    return given if given.schema.types == schema.types else given.cast(schema)
+    if given.schema.types == schema.types:
+        return given
+    try:
+        return pa.RecordBatch.from_arrays(declared_columns(given, schema), names=schema.names).cast(schema)
+    except ValueError as error:
+        raise SpoutError(f"a reader returned rows that are not of the declared types: {error}") from error
 
 
 @define

@@ -17,10 +17,10 @@ from pyspark.sql import types as t
 
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.rows.avro import avro_fields, avro_reader, fastavro_module
+from trident_py.rows.casting import cast_exactly
 from trident_py.rows.moments import moment
 from trident_py.rows.schema import arrow_schema, arrow_table, schema_of, shown
 from trident_py.spouts.files.calendars import check_calendar, is_by_old_spark
-from trident_py.spouts.files.casting import cast_exactly
 from trident_py.spouts.files.content import check_reached
 from trident_py.spouts.files.evolution import Evolution
 from trident_py.spouts.files.places import Place, WholeFile
@@ -219,6 +219,29 @@ class ParquetFiles(ColumnFormat):
         yield rows
 
 
+def orc_schema(opened: po.ORCFile) -> pa.Schema:
+    """Return the fields of an ORC file, with the types of moments that Spark has noted there.
+
+    Spark writes a timestamp without a zone as a number, and one with a zone as a timestamp of ORC, which has none.
+    """
+    return pa.schema([_as_of_spark(each) for each in opened.schema])
+
+
+def _as_of_spark(field: pa.Field) -> pa.Field:
+    kind, noted = field.type, (field.metadata or {}).get(b"spark.sql.catalyst.type")
+    if noted == b"timestamp_ntz":
+        kind = pa.timestamp("us")
+    elif noted == b"timestamp":
+        kind = pa.timestamp(kind.unit, "UTC")
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_as_of_spark(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_type, _as_of_spark(kind.item_field))
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_as_of_spark(each) for each in kind])
+    return pa.field(field.name, kind)
+
+
 @frozen
 class OrcFiles(ColumnFormat):
     """ORC files; one task reads a file, as only its rows tell how many a stripe has."""
@@ -231,9 +254,11 @@ class OrcFiles(ColumnFormat):
 
     def _tables(self, portion: Portion, content: pa.NativeFile) -> Iterator[pa.Table]:
         opened = po.ORCFile(content)
-        names = [name for name in self.record.names if name in opened.schema.names]
+        schema = orc_schema(opened)
+        names = [name for name in self.record.names if name in schema.names]
         for number in range(opened.nstripes):
             rows = pa.Table.from_batches([opened.read_stripe(number, columns=names)])
+            rows = rows.cast(pa.schema([schema.field(name) for name in rows.column_names]))
             check_calendar(portion.file.path, rows)
             yield rows
 

@@ -57,9 +57,8 @@ class Objects(Place):
             ConfigError: obstore is not installed.
             TopologyError: it is no such URL, or an option is unknown.
         """
-        scheme, _, path = url.partition("://")
-        bucket, _, key = path.partition("/")
-        if scheme not in OBJECT_SCHEMES or not bucket or not key or key.endswith("/"):
+        bucket, key = _parts_of(url)
+        if not key or key.endswith("/"):
             raise TopologyError(
                 f"{shown(url)} is not a pattern of objects, such as 's3://bucket/logs/*.json'; the schemes are "
                 f"{', '.join(OBJECT_SCHEMES)}"
@@ -67,7 +66,7 @@ class Objects(Place):
         names = key.split("/")
         names += ["*"] if names[-1] == "**" else []
         literal = next((number for number, name in enumerate(names) if has_magic(name)), len(names) - 1)
-        found = cls(url, f"{scheme}://{bucket}", "/".join(names[:literal]), tuple(names[literal:]), dict(options))
+        found = cls(url, bucket, "/".join(names[:literal]), tuple(names[literal:]), dict(options))
         found._store()
         return found
 
@@ -123,11 +122,10 @@ class ObjectFolder:
             ConfigError: obstore is not installed.
             TopologyError: it is no such URL, or an option is unknown.
         """
-        scheme, _, path = url.partition("://")
-        bucket, _, key = path.rstrip("/").partition("/")
-        if scheme not in OBJECT_SCHEMES or not bucket or not key or has_magic(key):
+        bucket, key = _parts_of(url.rstrip("/"))
+        if not key or has_magic(key):
             raise TopologyError(f"{shown(url)} is not a folder of objects, such as 's3://bucket/trident'")
-        found = cls(f"{scheme}://{bucket}", key, dict(options))
+        found = cls(bucket, key, dict(options))
         _client(found.bucket, found.options)
         return found
 
@@ -174,6 +172,13 @@ class ObjectFolder:
 
     def _store(self) -> Any:
         return _client(self.bucket, self.options)
+
+
+def _parts_of(url: str) -> tuple[str, str]:
+    """Return the URL of the bucket, and the name in it; the name is empty if ``url`` has none, or another scheme."""
+    scheme, _, path = url.partition("://")
+    bucket, _, key = path.partition("/")
+    return f"{scheme}://{bucket}", key if scheme in OBJECT_SCHEMES and bucket else ""
 
 
 def _client(bucket: str, options: Mapping[str, str]) -> Any:
@@ -234,8 +239,8 @@ def _asked(url: str, *, passed: type[OSError] | tuple[()] = ()) -> Iterator[None
         ) from error
     except errors.PreconditionError as error:
         raise SpoutError(
-            f"object {url!r} was replaced or removed after a batch was defined with it; to fix this: restore the former "
-            f"version, and give changed data a new name"
+            f"object {url!r} was replaced or removed after a batch was defined with it; to fix this: restore the "
+            f"former version, and give changed data a new name"
         ) from error
     except (PermissionError, errors.PermissionDeniedError, errors.UnauthenticatedError) as error:
         raise SpoutError(

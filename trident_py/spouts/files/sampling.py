@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 from trident_py.errors import TopologyError
 from trident_py.rows.avro import avro_fields
 from trident_py.rows.schema import clipped, schema_of, spark_type
-from trident_py.spouts.files.columns import avro_record
+from trident_py.spouts.files.columns import avro_record, orc_schema
 from trident_py.spouts.files.content import Content, all_of, content_of, file_errors
 from trident_py.spouts.files.evolution import check_once
 from trident_py.spouts.files.formats import JsonLines
@@ -141,7 +141,7 @@ def _parquet(content: Content, path: str, options: Mapping[str, Any]) -> t.Struc
 
 
 def _orc(content: Content, path: str, options: Mapping[str, Any]) -> t.StructType:
-    return _columns(po.ORCFile(content.file).schema)
+    return _columns(orc_schema(po.ORCFile(content.file)))
 
 
 def _columns(schema: Any) -> t.StructType:

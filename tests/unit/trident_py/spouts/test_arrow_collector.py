@@ -61,6 +61,8 @@ def test_a_value_of_another_type_is_named_by_its_row_counted_over_the_batch() ->
         (pa.table({"n": [1]}), "the fields"),
         (pa.table({"n": ["x"], "word": ["a"]}), "not of the declared types"),
         (pa.table({"n": pa.array([2**40]), "word": ["a"]}), "not of the declared types"),
+        (pa.table({"n": ["12"], "word": ["a"]}), "field 'n' is string, declared is int32: values of this type"),
+        (pa.table({"n": [True], "word": ["a"]}), "field 'n' is bool, declared is int32: values of this type"),
     ],
 )
 def test_arrow_data_of_other_fields_or_of_values_that_would_be_lost_is_refused(data: pa.Table, what: str) -> None:
@@ -83,7 +85,7 @@ def test_a_double_is_taken_for_a_float(value: float | None) -> None:
 @pytest.mark.parametrize("value", [1e300, -1e39])
 def test_a_double_that_no_float_reaches_is_refused_where_arrow_would_make_it_infinite(value: float) -> None:
     with pytest.raises(
-        SpoutError, match="a double in field 'x' that is too large for a float; to fix this: declare the field"
+        SpoutError, match="'x' is double, declared is float: a value is too large for a float; to fix this: declare"
     ):
         collector("x float").emit_arrow(pa.table({"x": [value, 1.0]}))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from trident_py.engine.plane.reading import SplitRead
+from trident_py.engine.plane.reading import SplitRead, as_declared
 from trident_py.errors import SpoutError
 
 ROWS = [pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]})]
@@ -41,3 +41,12 @@ def test_what_is_no_number_is_no_hash(returned: Any) -> None:
     numbered = SplitRead(reader(7))
     list(numbered)
     assert numbered.hash == 7
+
+
+def test_rows_of_a_reader_are_cast_if_no_value_changes() -> None:
+    given, declared = pa.record_batch({"n": [1, 2], "d": [0.5, None]}), pa.schema({"d": pa.float32(), "n": pa.int32()})
+    rows = as_declared(given, declared)
+    assert rows.schema == declared
+    assert rows.to_pydict() == {"d": [0.5, None], "n": [1, 2]}
+    with pytest.raises(SpoutError, match="field 'n' is int64, declared is bool: values of this type would change"):
+        as_declared(given, pa.schema({"n": pa.bool_()}))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from trident_py.spouts.files.casting import cast_exactly
+from trident_py.rows.casting import cast_exactly
 
 NTZ, LTZ = pa.timestamp("us"), pa.timestamp("us", "UTC")
 NOON = datetime(2026, 11, 29, 12)  # noqa: DTZ001 - as a file without a zone has it
@@ -31,6 +31,7 @@ def cast(value: Any, there: pa.DataType, wanted: pa.DataType) -> Any:
         ("é", pa.large_string(), pa.string()),
         ("é", pa.dictionary(pa.int8(), pa.string()), pa.string()),
         (date(2026, 11, 29), pa.date64(), pa.date32()),
+        (timedelta(microseconds=7), pa.duration("ns"), pa.duration("us")),
         (NOON, pa.timestamp("ns"), NTZ),
         ([1, None], pa.large_list(pa.int8()), pa.list_(pa.int64())),
         ([("a", 1)], pa.map_(pa.string(), pa.int8()), pa.map_(pa.string(), pa.int64())),
@@ -50,6 +51,14 @@ def test_bytes_are_a_text_and_times_without_a_zone_are_of_utc() -> None:
     assert cast(NOON.date(), pa.date32(), NTZ) == NOON.replace(hour=0)
 
 
+def test_a_time_at_midnight_is_a_day_and_a_double_is_a_float_if_that_is_wanted() -> None:
+    midnight = NOON.replace(hour=0)
+    assert cast(midnight, NTZ, pa.date32()) == cast(midnight, LTZ, pa.date32()) == midnight.date()
+    rounded = cast_exactly(pa.chunked_array([[[0.5, 0.1]]]), pa.list_(pa.float32()), rounds=True)
+    assert rounded.type == pa.list_(pa.float32())
+    assert rounded[0].as_py()[0] == 0.5
+
+
 @pytest.mark.parametrize(
     ("value", "there", "wanted"),
     [
@@ -62,7 +71,6 @@ def test_bytes_are_a_text_and_times_without_a_zone_are_of_utc() -> None:
         (0.125, pa.float64(), pa.decimal128(10, 2)),
         (Decimal("0.1"), pa.decimal128(3, 1), pa.float64()),
         ("12", pa.string(), pa.int64()),
-        (NOON, NTZ, pa.date32()),
         (NOON, NTZ, pa.int64()),
         (NOON, LTZ, NTZ),
         (NOON.date(), pa.date32(), LTZ),
@@ -85,6 +93,7 @@ def test_a_type_with_values_that_would_change_is_refused(value: Any, there: pa.D
         (2**53 + 1, pa.int64(), pa.float64()),
         (Decimal("1.55"), pa.decimal128(3, 2), pa.decimal128(3, 1)),
         (b"\xff", pa.binary(), pa.string()),
+        (NOON, NTZ, pa.date32()),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(value: Any, there: pa.DataType, wanted: pa.DataType) -> None:
