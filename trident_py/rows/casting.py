@@ -29,7 +29,8 @@ def cast_exactly(column: Any, kind: pa.DataType, *, rounds: bool = False) -> Any
     if not _may_be(column.type, kind, rounds=rounds):
         raise pa.ArrowTypeError("values of this type would change")
     found = column.cast(kind)
-    if pt.is_float32(kind) and pc.any(pc.and_(pc.is_inf(found), pc.is_finite(column))).as_py():
+    is_narrower = pt.is_float64(column.type) and pt.is_float32(kind)
+    if is_narrower and pc.any(pc.and_(pc.is_inf(found), pc.is_finite(column))).as_py():
         raise pa.ArrowInvalid("a value is too large for a float; to fix this: declare the field as double")
     return found
 

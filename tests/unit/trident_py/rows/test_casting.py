@@ -57,6 +57,8 @@ def test_a_time_at_midnight_is_a_day_and_a_double_is_a_float_if_that_is_wanted()
     rounded = cast_exactly(pa.chunked_array([[[0.5, 0.1]]]), pa.list_(pa.float32()), rounds=True)
     assert rounded.type == pa.list_(pa.float32())
     assert rounded[0].as_py()[0] == 0.5
+    encoded = pa.chunked_array([pa.array([0.5, None]).dictionary_encode()])
+    assert cast_exactly(encoded, pa.float32(), rounds=True).to_pylist() == [0.5, None]
 
 
 @pytest.mark.parametrize(
