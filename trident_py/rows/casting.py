@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
+
+T = TypeVar("T", pa.Table, pa.RecordBatch)
 
 
 def cast_exactly(column: Any, kind: pa.DataType, *, rounds: bool = False) -> Any:
@@ -35,8 +37,10 @@ def cast_exactly(column: Any, kind: pa.DataType, *, rounds: bool = False) -> Any
     return found
 
 
-def declared_columns(given: pa.Table | pa.RecordBatch, schema: pa.Schema) -> list[Any]:
-    """Return the columns of the fields of a schema, with its types; doubles may become floats.
+def cast_as_declared(given: T, schema: pa.Schema) -> T:
+    """Return a table or record batch with the fields of a schema, in its order and with its types.
+
+    Doubles may become floats.
 
     Raises:
         ValueError: a value would change.
@@ -48,7 +52,8 @@ def declared_columns(given: pa.Table | pa.RecordBatch, schema: pa.Schema) -> lis
             columns.append(cast_exactly(column, each.type, rounds=True))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise ValueError(f"field {each.name!r} is {column.type}, declared is {each.type}: {error}") from error
-    return columns
+    found: T = type(given).from_arrays(columns, names=schema.names).cast(schema)
+    return found
 
 
 def _may_be(there: pa.DataType, wanted: pa.DataType, *, rounds: bool) -> bool:
@@ -73,7 +78,7 @@ def _may_be(there: pa.DataType, wanted: pa.DataType, *, rounds: bool) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return (pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)) and not pt.is_map(kind)
+    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
 
 
 _FAMILIES: Mapping[str, tuple[Callable[[pa.DataType], bool], ...]] = {

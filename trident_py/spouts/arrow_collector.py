@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from trident_py.errors import SpoutError
 from trident_py.interfaces.collector import TridentCollector
-from trident_py.rows.casting import declared_columns
+from trident_py.rows.casting import cast_as_declared
 from trident_py.rows.schema import arrow_schema, arrow_table
 
 SHOWN_CHARS_MAX = 300
@@ -58,9 +58,8 @@ class ArrowCollector(TridentCollector):
             )
         given = table.select(expected.names)
         try:
-            if given.schema.types != expected.types:
-                given = pa.Table.from_arrays(declared_columns(given, expected), names=expected.names)
-            table = given.cast(expected)
+            is_same = given.schema.types == expected.types
+            table = given.cast(expected) if is_same else cast_as_declared(given, expected)
         except ValueError as error:
             raise SpoutError(f"{self.where}: emitted Arrow data that is not of the declared types: {error}") from error
         self._flush()

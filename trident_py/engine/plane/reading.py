@@ -9,7 +9,7 @@ from attrs import define
 
 from coordinators.values.canonical import NO_ROWS, Fingerprint
 from trident_py.errors import SpoutError
-from trident_py.rows.casting import declared_columns
+from trident_py.rows.casting import cast_as_declared
 from trident_py.rows.schema import shown
 
 
@@ -23,7 +23,7 @@ def as_declared(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if given.schema.types == schema.types:
         return given
     try:
-        return pa.RecordBatch.from_arrays(declared_columns(given, schema), names=schema.names).cast(schema)
+        return cast_as_declared(given, schema)
     except ValueError as error:
         raise SpoutError(f"a reader returned rows that are not of the declared types: {error}") from error
 
