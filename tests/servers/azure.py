@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from contextlib import closing
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from attrs import define, field
+from attrs import define
 from azure.storage.blob import BlobServiceClient
-from obstore.store import AzureStore
 
-from tests.servers.postgresql import NoServerError, free_port, is_answering
-from tests.servers.process import ServerProcess
+from tests.servers.object_server import ObjectServer
+from tests.servers.postgresql import NoServerError
 
 _ACCOUNT = "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -21,17 +18,11 @@ _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOt
 
 
 @define
-class AzureServer(ServerProcess):
-    """One server on loopback; a bucket is a container.
-
-    Attributes:
-        directory: of its log.
-    """
+class AzureServer(ObjectServer):
+    """A bucket is a container."""
 
     scheme: ClassVar[str] = "az"
     endpoint: ClassVar[str] = "AZURE_STORAGE_ENDPOINT"
-    directory: Path
-    port: int = field(factory=free_port)
 
     @property
     def url(self) -> str:
@@ -40,7 +31,6 @@ class AzureServer(ServerProcess):
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What `FileSpout` has to know of it."""
         return {
             self.endpoint: self.url,
             "AZURE_ALLOW_HTTP": "true",
@@ -48,13 +38,7 @@ class AzureServer(ServerProcess):
             "AZURE_STORAGE_ACCOUNT_KEY": _KEY,
         }
 
-    def objects(self, bucket: str) -> AzureStore:
-        """The objects of a bucket, to put and delete them."""
-        config: Any = {name: value for name, value in self.storage_options.items() if name != "AZURE_ALLOW_HTTP"}
-        return AzureStore(bucket, config=config, client_options={"allow_http": True})
-
     def make_bucket(self, name: str) -> None:
-        """Make an empty one."""
         credential = {"account_name": _ACCOUNT, "account_key": _KEY}
         with closing(BlobServiceClient(self.url, credential=credential)) as client:
             client.create_container(name)
@@ -69,9 +53,4 @@ class AzureServer(ServerProcess):
         if program is None:
             raise NoServerError("Azurite is not installed (npm install --global azurite)")
         options = ["--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry"]
-        command = [program, *options, "--blobHost", "127.0.0.1", "--blobPort", str(self.port)]
-        with (self.directory / "azurite.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        while not is_answering("127.0.0.1", self.port):
-            if self.process.poll() is not None:
-                raise RuntimeError((self.directory / "azurite.log").read_text())
+        self.begin([program, *options, "--blobHost", "127.0.0.1", "--blobPort", str(self.port)])

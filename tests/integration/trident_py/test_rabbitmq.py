@@ -19,6 +19,7 @@ from attrs import define, field
 from pika.exceptions import AMQPError
 
 from tests.integration.trident_py import rabbitmq_program
+from tests.servers.process import ServerProcess
 from tests.servers.rabbitmq_server import RabbitMQServer
 from tests.topologies import until
 
@@ -79,21 +80,15 @@ def publishing(server: RabbitMQServer) -> Iterator[Publisher]:
 
 
 @define
-class Program:
+class Program(ServerProcess):
     """The topology; it is killed and started."""
 
     command: list[str]
     log: Path
-    process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
-
-    def close(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
 
 
 def summed(path: Path) -> dict[str, int]:
@@ -117,7 +112,7 @@ def test_each_order_of_a_queue_counts_once_over_kills_of_topology_and_server(
                 if turn % 2:
                     rabbitmq_server.kill()
                     rabbitmq_server.start()
-                program.close()
+                program.kill()
         expected: Counter[str] = Counter()
         for order in range(1, publisher.confirmed + 1):
             expected[f"item {order % ITEMS}"] += order

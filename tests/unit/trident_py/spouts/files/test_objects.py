@@ -16,8 +16,7 @@ import pytest
 
 from coordinators.values.attempt import TransactionAttempt
 from coordinators.values.canonical import json_copy
-from tests.servers.azure import AzureServer
-from tests.servers.s3 import S3Server
+from tests.servers.object_server import ObjectServer
 from tests.unit.trident_py.spouts.collecting import CONF, CONTEXT, emitted, halves
 from trident_py import FailedException, FileSpout, SpoutError, TopologyError
 from trident_py.rows.schema import fields_text, schema_of
@@ -29,7 +28,7 @@ TABLE = pa.Table.from_pylist(ROWS)
 class Bucket:
     """A bucket, and a spout of it from one batch to the next."""
 
-    def __init__(self, server: S3Server | AzureServer, directory: Path) -> None:
+    def __init__(self, server: ObjectServer, directory: Path) -> None:
         self.server, self.directory = server, directory
         name = f"test-{uuid4().hex}"
         server.make_bucket(name)
