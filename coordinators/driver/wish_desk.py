@@ -73,9 +73,9 @@ class WishDesk:
 
     def decide(self, wish: Wish) -> None:
         """Record that ``wish`` waits no more."""
+        self.decided.append(wish)  # even if it does not wait: the last look may have been at an old state
         if wish in self.waiting:
             self.waiting.remove(wish)
-            self.decided.append(wish)
 
     def parks_poison(self) -> Wish:
         """Return the wish of the process itself to park a transaction that has failed too often."""

@@ -221,6 +221,15 @@ SEARCHED = {
         ),
         Scope("a wish while a third row waits", {"wish": 1}, rows=3, processes=1),
         Scope(
+            "parked twice, several messages in a turn, a server that lags",
+            {PARK: 2, "stale read": 1},
+            stores=(StoreKind.UNFENCED,),
+            gathers=True,
+            lags=True,
+            lives=1,
+            **SINGLE,
+        ),
+        Scope(
             "a store left out that comes back, and a crash",
             {"roll out": 2, "crash at a step": 1},
             max_spout_pending=1,
@@ -322,6 +331,7 @@ GATE = {
     "bisected as listed": "bisected and released",
     "trials undone": "bisected and released",
     "decided once": "parked twice, several messages in a turn",
+    "decided unseen": "parked twice, several messages in a turn, a server that lags",
     "bad rows fixed": "a row that raises twice, and a kill",
     "bad rows with the intent": "a row that raises twice, and a kill",
     "letters taken out": "letters released: a kill",

@@ -71,7 +71,8 @@ def _server(world: World) -> Any:
     nodes = world.server.nodes
     leader = nodes.get(f"{BASE}/leader")
     owner = next((p.number for p in world.processes if leader and p.session and p.session.id == leader.owner), None)
-    past = tuple(tuple(sorted((path, node.data) for path, node in before.items())) for before in world.server.past)
+    pasts = world.server.past if choices_of(world).budgets.get("stale read") else ()
+    past = tuple(tuple(sorted((path, node.data) for path, node in before.items())) for before in pasts)
     return (world.oracle.epoch, leader is not None, owner, _record(world.oracle.record), past)
 
 

@@ -433,6 +433,16 @@ class DecidingTwice(WishDesk):
         self.decided.clear()
 
 
+class DecidingWhatWaits(WishDesk):
+    """Keeps a decision in mind only if the last look showed the wish."""
+
+    __slots__ = ()
+
+    def decide(self, wish: Wish) -> None:
+        if wish in self.waiting:
+            super().decide(wish)
+
+
 def _not_listing(after: Callable[..., CoordinatorRecord]) -> Callable[..., CoordinatorRecord]:
     """Close what is parked at a takeover, and forget it."""
 
@@ -487,7 +497,7 @@ BAD_ROWS: dict[str, type[BadRowsOfAttempts]] = {
     "bad rows with the intent": KeepingBadRowsInMemory,
 }
 
-DESKS: dict[str, type[WishDesk]] = {"decided once": DecidingTwice}
+DESKS: dict[str, type[WishDesk]] = {"decided once": DecidingTwice, "decided unseen": DecidingWhatWaits}
 SEARCHES: dict[str, type[BisectDesk]] = {"bisected as listed": BisectingWhatIsGone}
 LETTERS: dict[str, type[LettersDesk]] = {"letters released once": ReleasingLettersTwice}
 

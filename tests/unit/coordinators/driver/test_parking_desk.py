@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from coordinators.driver.publisher import Publisher
-from coordinators.protocol.messages import Failed, FailureKind, OffsetsResolved, OutputsAnswered, RowsStored
+from coordinators.protocol.messages import (
+    Failed,
+    FailureKind,
+    OffsetsResolved,
+    OutputsAnswered,
+    RowsStored,
+    WishesChanged,
+)
 from coordinators.record.parking import StoredRows
 from coordinators.record.wishes import Action
 from coordinators.status.listener import CommittedEvent, TopologyEvent, WishedEvent
@@ -129,3 +136,17 @@ def test_another_wish_that_is_refused_while_outputs_are_asked_decides_nothing() 
     assert refusal(world, Action.PARK, 1) == "transaction 1 is committed"
     assert world.after(5) == [], "nothing starts before the outputs have answered"
     assert world.run_until_quiet(OutputsAnswered(2)) == ["EMPTY 2:1"]
+
+
+def test_a_wish_that_the_last_look_did_not_show_is_decided_once() -> None:
+    world = World(spouts={"lines": Numbers(upto=3)}).start(attempts=9)
+    world.run_until_quiet()
+    assert wish(world, Action.PARK, 1) == ["CANCEL 1:0", "ASK 1:1"]
+    wishes = world.coordination.wishes
+    shown = dict(wishes)
+    wishes.clear()  # as a server shows it that does not know the wish yet
+    world.run_until_quiet(WishesChanged())
+    wishes.update(shown)
+    world.run_until_quiet(OutputsAnswered(1, "a store has it"), WishesChanged())
+    assert [outcome.refused for outcome in world.driver.record.outcomes] == ["a store has it"]
+    assert world.driver.machine.is_live(attempt("1:1")), "it is tried again, and not asked about once more"
