@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trident_py import BatchCoordinator, Emitter, FixedBatchSpout, ITridentSpout, TransactionAttempt, TridentCollector
+from trident_py import BatchCoordinator, Emitter, ITridentSpout, TransactionAttempt, TridentCollector
 from trident_py.conformance.report import Rule
 from trident_py.spouts import IPartitionedTridentSpout, PartitionedCoordinator, PartitionedEmitter
 from trident_py.testing import Report, check_spout
@@ -101,12 +101,6 @@ def test_a_spout_is_condemned_by_the_rule_that_it_breaks(
 @pytest.mark.slow
 def test_a_spout_that_is_right_passes() -> None:
     report = checked(lambda: Spout(Ranges, Rows))
-    assert report.ok, str(report)
-
-
-@pytest.mark.slow
-def test_a_fixed_batch_spout_passes() -> None:
-    report = checked(lambda: FixedBatchSpout("line string", 3, *ROWS))
     assert report.ok, str(report)
 
 
