@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from attrs import define, field
 PASSWORD = "canary-S3cret%/@ü"  # noqa: S105 - to be looked for in what is printed
 _DEBIAN = Path("/usr/lib/postgresql")
 _PATIENCE_SECONDS = 60
+_PORTS = range(20_000, 32_768)
+"""Below those that Linux gives to clients: one of them could take the port of a server that starts, or starts again."""
 
 
 class NoServerError(Exception):
@@ -161,10 +164,12 @@ class PostgresServer:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on just now, and that no client gets for itself."""
+    while True:
+        port = random.SystemRandom().choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def is_answering(address: str, port: int) -> bool:

@@ -82,7 +82,7 @@ class RabbitMQServer(ServerProcess):
 
     def _await(self) -> None:
         until = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < until:
+        while time.monotonic() < until and self.process is not None and self.process.poll() is None:
             try:
                 pika.BlockingConnection(pika.URLParameters(self.url)).close()
                 return
