@@ -94,9 +94,11 @@ class Program:
     points: Points = field(init=False)
     announced: dict[TransactionAttempt, object] = field(factory=dict)
     query: TridentQuery | None = None
+    has_started: threading.Event = field(factory=threading.Event)
 
     def __attrs_post_init__(self) -> None:
         self.points = Points(self.journal)
+        self.has_started.set()  # nothing is starting yet
         # The journal first: what is told is told before a crash point is reached.
         around(ZooKeeperRecordStore, "write", after=self._written)
         around(TopologyStreams, "emit_batch", before=self._emitted)
@@ -178,6 +180,7 @@ class Program:
             on_poison="park" if beside[:1] == ["poisoned"] else "halt",
             retry=RetryPolicy(attempts=2 if beside[:1] == ["poisoned"] else 5),
         )
+        self.has_started.clear()
         thread = threading.Thread(target=self._started, args=(words, config, asks), daemon=True)
         thread.start()
         return thread
@@ -228,12 +231,14 @@ class Program:
         error: BaseException | None = None
         try:
             self.query = query = words.start(config, spark=self.spark, standby=True)
+            self.has_started.set()
             self.journal.tell("stands_by")
             if asks:
                 threading.Thread(target=self._ask, args=(query,), daemon=True).start()
             query.await_termination()
         except BaseException as raised:  # noqa: BLE001 - that is what is to be told
             error = raised
+        self.has_started.set()
         self.journal.tell("ended", error=type(error).__name__ if error else None, message=str(error or ""))
 
     def _ask(self, query: TridentQuery) -> None:
@@ -246,7 +251,8 @@ class Program:
             threading.Event().wait(ASK_SECONDS)
 
     def stop(self) -> None:
-        """End the topology after what is under way."""
+        """End the topology after what is under way, also one that is just starting."""
+        self.has_started.wait()
         if self.query is not None:
             self.query.stop()
 
