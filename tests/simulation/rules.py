@@ -95,7 +95,7 @@ RULES = {
     "bisected as listed": "a transaction that was released or skipped meanwhile is not split",
     "trials undone": "an output undoes what it did for a trial",
     "decided once": "a wish to park that was decided in a turn is not read again in it",
-    "decided unseen": "that also holds for a wish that a server with old data did not show at the last look",
+    "decided unseen": "a decided wish is not read again in its turn, even if the last look had not shown it",
     "bad rows fixed": "from its first commit on, every attempt of a transaction leaves out the same bad rows",
     "bad rows with the intent": "the write of the intent to commit has the rows that the attempt leaves out",
     "letters taken out": "the transaction that releases dead letters also takes them out of their table",
