@@ -152,7 +152,7 @@ class Program:
         asks: bool,
         orders: dict[str, Any],
         resident: int | str = "auto",
-    ) -> threading.Thread:
+    ) -> None:
         """Have a thread stand by to count the words of all files of ``input``, and say how that ended.
 
         With ``shares`` transactions share jobs and commits; else each has a job, whose tasks stage what they made. With
@@ -181,9 +181,7 @@ class Program:
             retry=RetryPolicy(attempts=2 if beside[:1] == ["poisoned"] else 5),
         )
         self.has_started.clear()
-        thread = threading.Thread(target=self._started, args=(words, config, asks), daemon=True)
-        thread.start()
-        return thread
+        threading.Thread(target=self._started, args=(words, config, asks), daemon=True).start()
 
     def _declared(
         self,
@@ -266,9 +264,8 @@ class Program:
         """Whether all is counted; not where the nemesis is at the servers just now."""
         plain: dict[str, Any] = {"per_window": 0, "window_secs": 0, "churn": "", "beside": []}
         plain |= {"tasked": False, "together": False}
-        started = self.run(**what, orders={}, shares=True, asks=False, **plain)
-        while self.query is None and started.is_alive():
-            threading.Event().wait(0.1)
+        self.run(**what, orders={}, shares=True, asks=False, **plain)
+        self.has_started.wait()
         query, self.query = self.query, None
         if query is None:
             return False

@@ -13,7 +13,8 @@ from urllib.parse import quote
 import pymysql
 from attrs import define, field
 
-from tests.servers.postgresql import NoServerError, free_port
+from tests.servers.ports import free_port
+from tests.servers.postgresql import NoServerError
 from tests.servers.process import ServerProcess
 
 PASSWORD = "canary-S3cret%/@\u00fc"  # noqa: S105 - to be looked for in what is printed

@@ -15,7 +15,8 @@ import nats
 from attrs import define
 from nats.aio.client import Client
 
-from tests.servers.postgresql import NoServerError, free_port, is_answering
+from tests.servers.ports import free_port, is_answering
+from tests.servers.postgresql import NoServerError
 from tests.servers.process import ServerProcess
 
 ANSWER_SECONDS = 10.0

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from attrs import define, field
 from obstore.store import from_url
 
-from tests.servers.postgresql import free_port, is_answering
+from tests.servers.ports import free_port, is_answering
 from tests.servers.process import ServerProcess
 
 _PATIENCE_SECONDS = 60

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from attrs import define, field
 
-from tests.servers.postgresql import PASSWORD, NoServerError, PostgresServer, free_port, is_answering
+from tests.servers.ports import free_port, is_answering
+from tests.servers.postgresql import PASSWORD, NoServerError, PostgresServer
 
 
 def missing() -> str | None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import socket
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,11 +12,11 @@ import psutil
 import psycopg
 from attrs import define, field
 
+from tests.servers.ports import free_port
+
 PASSWORD = "canary-S3cret%/@ü"  # noqa: S105 - to be looked for in what is printed
 _DEBIAN = Path("/usr/lib/postgresql")
 _PATIENCE_SECONDS = 60
-_PORTS = range(20_000, 32_768)
-"""Below those that Linux gives to clients: one of them could take the port of a server that starts, or starts again."""
 
 
 class NoServerError(Exception):
@@ -161,21 +158,3 @@ class PostgresServer:
                 **user,  # type: ignore[call-overload]
             )
         assert done.returncode == 0, said.read_text()
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now, and that no client gets for itself."""
-    while True:
-        port = random.SystemRandom().choice(_PORTS)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-def is_answering(address: str, port: int) -> bool:
-    """Whether somebody listens there; waits a moment where nobody does."""
-    with socket.socket() as probe:
-        if probe.connect_ex((address, port)) == 0:
-            return True
-    time.sleep(0.05)
-    return False

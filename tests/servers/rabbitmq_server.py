@@ -13,7 +13,8 @@ import pika
 from attrs import define, field
 from pika.exceptions import AMQPError
 
-from tests.servers.postgresql import NoServerError, free_port
+from tests.servers.ports import free_port
+from tests.servers.postgresql import NoServerError
 from tests.servers.process import ServerProcess
 
 _PATIENCE_SECONDS = 120

@@ -14,7 +14,7 @@ import pytest
 from attrs import define, field
 
 from tests.servers.class_archive import quick
-from tests.servers.postgresql import free_port, is_answering
+from tests.servers.ports import free_port, is_answering
 from tests.servers.process import ServerProcess
 
 _HOME = Path(pyspark.__file__).parent

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
 from attrs import define, field, frozen
 
-from coordinators.backends.zookeeper.embedded import PORTS, find_jars
+from coordinators.backends.zookeeper.embedded import find_jars
 from coordinators.backends.zookeeper.java import find_java
+from tests.servers.ports import free_port
 
 SIZE = 3
 POLL_SECONDS = 0.05
@@ -120,10 +119,9 @@ class Ensemble:
             tls: what they need to be addressed by TLS as well.
         """
         addresses = client_addresses or (bind,) * SIZE
-        ports = _free_ports({bind, *addresses})
         return cls(
             tuple(
-                Member(directory / str(index), address, next(ports), next(ports), next(ports), next(ports))
+                Member(directory / str(index), address, *(free_port(bind, *addresses) for _ in range(4)))
                 for index, address in enumerate(addresses)
             ),
             bind,
@@ -266,15 +264,3 @@ class Ensemble:
         if self.tls is not None:  # the embedded server does without what takes TLS
             jars += map(str, Path(jars[0]).parent.glob("netty-*[0-9].Final.jar"))
         return ":".join(jars)
-
-
-def _free_ports(addresses: set[str]) -> Iterator[int]:
-    """Ports that are free at each of these addresses, and outside those that the kernel gives away."""
-    while True:
-        port = secrets.choice(PORTS)
-        try:
-            for address in addresses:
-                socket.create_server((address, port)).close()
-        except OSError:
-            continue
-        yield port

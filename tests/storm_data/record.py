@@ -6,7 +6,6 @@ It needs Java, Maven (for Storm's jars), Redis, and Kafka's jars. It writes ``du
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import tempfile
 from base64 import b64encode
@@ -23,6 +22,7 @@ from redis import Redis
 from coordinators.backends.zookeeper.embedded import find_jars
 from coordinators.backends.zookeeper.java import find_java
 from tests.servers.kafka import KafkaBroker
+from tests.servers.ports import free_port
 from tests.servers.redis_server import RedisServer
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ LINES = 20
 def main() -> None:
     """Record all programs."""
     with tempfile.TemporaryDirectory() as place:
-        directory, ports = Path(place), free_ports(2)
+        directory, ports = Path(place), [free_port(), free_port()]
         redis = RedisServer(directory / "redis", {"port": str(ports[1])})
         kafka = KafkaBroker(directory / "kafka")
         for server in (redis, kafka):
@@ -45,15 +45,6 @@ def main() -> None:
         for server in (redis, kafka):
             server.kill()
     DUMPS.write_text(json.dumps(dumps, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that were free a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @contextmanager

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyspark
 
 from coordinators.backends.zookeeper import supervisor
+from coordinators.backends.zookeeper.embedded import PORTS
 from coordinators.backends.zookeeper.java import find_java
 from trident_py.errors import ConfigError
 
@@ -82,7 +84,7 @@ def kafka_command(*arguments: str) -> list[str]:
 
 def prepare_broker(directory: Path) -> int:
     """Prepare a broker, which controls itself, with its data in ``directory``; return the port it will have."""
-    port, controller = _free_ports(2)
+    port, controller = _free_port(), _free_port()
     lines = {
         **_ALONE,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -151,9 +153,10 @@ def _tail(log: Path) -> str:
     return log.read_text(errors="replace")[-500:]
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+def _free_port() -> int:
+    """Return a free port that the system gives to no client before the broker starts."""
+    while True:
+        port = secrets.choice(PORTS)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
