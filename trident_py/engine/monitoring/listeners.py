@@ -209,6 +209,11 @@ class StandstillWatch:
         with self._telling:
             self.waits_for = ()
 
+    def join(self, until: float) -> None:
+        """Wait until the thread has ended, at most until this monotonic moment."""
+        if self._thread is not None:
+            self._thread.join(max(0.0, until - time.monotonic()))
+
     def _run(self) -> None:
         log_about(topology=self.topology)
         while not self._closed.wait(LOOK_SECONDS):
@@ -417,12 +422,13 @@ class Listeners:
         return sum(each.dropped for each in self.others)
 
     def close(self) -> None:
-        """Return when all events are delivered, or after some seconds; no event follows."""
+        """Return when all events are delivered and all threads have ended, or after some seconds; no event follows."""
         until = time.monotonic() + DELIVER_SECONDS
         for other in self.others:
             other.close()
         for other in self.others:
             other.join(until)
+        self.standstill.join(until)
 
 
 def listening(topology: str, listeners: Sequence[TridentListener]) -> Listeners:

@@ -152,6 +152,23 @@ def test_nothing_follows_the_end() -> None:
     assert listeners.standstill.waits_for == ()
 
 
+def test_its_thread_has_ended_when_the_listeners_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trident_py.engine.monitoring.listeners.LOOK_SECONDS", 0.01)
+    looks, may, listeners = threading.Event(), threading.Event(), Listeners("wc")
+
+    def status() -> TopologyStatus:
+        looks.set()
+        may.wait(PATIENCE_SECONDS)
+        return STATUS
+
+    listeners.standstill.follow(status, list)
+    assert looks.wait(PATIENCE_SECONDS)
+    listeners.tell(EndedEvent(topology="wc", at=1.0))
+    threading.Timer(0.2, may.set).start()
+    listeners.close()
+    assert [thread.name for thread in threading.enumerate() if "trident-wc" in thread.name] == []
+
+
 def test_what_it_looks_at_may_raise(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trident_py.engine.monitoring.listeners.LOOK_SECONDS", 0.001)
     looked, heard = threading.Event(), threading.Event()
