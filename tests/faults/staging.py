@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
+from typing import TypeAlias
 
 import psutil
 import psycopg
@@ -34,7 +37,8 @@ CREATE EVENT TRIGGER hold ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUT
 """Has every COPY into a staging table wait as long as somebody has the lock."""
 
 COPYING = """
-    SELECT activity.pid, client_port FROM pg_stat_activity AS activity JOIN pg_locks AS locks USING (pid)
+    SELECT activity.pid, host(client_addr), client_port, inet_server_port()
+    FROM pg_stat_activity AS activity JOIN pg_locks AS locks USING (pid)
     WHERE locktype = 'advisory' AND NOT granted AND query LIKE 'COPY%'"""
 MERGING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT INTO %counts%'"
 
@@ -45,6 +49,8 @@ SPECULATING = {
     "spark.speculation.task.duration.threshold": "1s",
 }
 
+Connection: TypeAlias = tuple[str, int, int]
+
 
 @define
 class Copying:
@@ -52,16 +58,17 @@ class Copying:
 
     Attributes:
         server: the server's process.
-        port: where its client is.
+        connection: the client's address and port, and the server's port. Other processes may have the same port: in
+            another network, or for another server.
     """
 
     server: psutil.Process
-    port: int
+    connection: Connection
 
     def client(self) -> psutil.Process:
         """The worker whose connection it is."""
         workers = (process for process in psutil.process_iter() if process.name().startswith("python"))
-        return next(process for process in workers if self.port in _ports(process))
+        return next(process for process in workers if self.connection in _connections(process))
 
 
 @fault("staging-worker-killed")
@@ -164,8 +171,8 @@ def _copying(case: Case, *, stops: bool = False) -> Iterator[Copying]:
         if not other.execute("SELECT 1 FROM pg_event_trigger").fetchall():
             other.execute(HOLD)
         other.execute("SELECT pg_advisory_lock(1)")
-        [(pid, port), *_] = wait_until("a task copies", lambda: other.execute(COPYING).fetchall())
-        copying = Copying(psutil.Process(pid), port)
+        [(pid, address, port, server_port), *_] = wait_until("a task copies", lambda: other.execute(COPYING).fetchall())
+        copying = Copying(psutil.Process(pid), (address, port, server_port))
         if stops:
             copying.server.suspend()
             other.execute("SELECT pg_advisory_unlock(1)")
@@ -175,11 +182,17 @@ def _copying(case: Case, *, stops: bool = False) -> Iterator[Copying]:
             copying.server.resume()
 
 
-def _ports(process: psutil.Process) -> set[int]:
-    """The ports of a process; psutil looks in our own network namespace only."""
+def _connections(process: psutil.Process) -> set[Connection]:
+    """The connections of a process; psutil looks in our own network namespace only."""
     own = Path(f"/proc/{process.pid}")
     with suppress(FileNotFoundError, ProcessLookupError):
         sockets = {os.readlink(file) for file in (own / "fd").iterdir()}
         rows = [line.split() for line in (own / "net/tcp").read_text().splitlines()[1:]]
-        return {int(row[1].rpartition(":")[2], 16) for row in rows if f"socket:[{row[9]}]" in sockets}
+        return {(*_place(row[1]), _place(row[2])[1]) for row in rows if f"socket:[{row[9]}]" in sockets}
     return set()
+
+
+def _place(text: str) -> tuple[str, int]:
+    """An address and a port, as Linux writes them: ``0100007F:1F90``."""
+    address, _, port = text.partition(":")
+    return socket.inet_ntoa(int(address, 16).to_bytes(4, sys.byteorder)), int(port, 16)
