@@ -26,6 +26,9 @@ IDLE_SECONDS = 0.2
 """The time without a message after which the queue counts as empty."""
 
 AGAIN_SECONDS = 1.0
+COUNT_SECONDS = 1.0
+"""The least time between two questions to the server how many messages wait."""
+
 HOLD_SECONDS = 300.0
 """How long messages are held that can't be stored; the server's ``consumer_timeout`` is 30 minutes by default."""
 
@@ -43,6 +46,7 @@ class QueueConsumer:
         problem: why no message can be received now; None: nothing is known.
         failure: why the topology can't continue; None: it can.
         is_idle: whether the queue was empty at the last look.
+        waiting: the number of messages that are not stored, as last counted.
     """
 
     where: str
@@ -53,6 +57,8 @@ class QueueConsumer:
     problem: Exception | None = field(default=None, init=False)
     failure: SpoutError | None = field(default=None, init=False)
     is_idle: bool = field(default=False, init=False)
+    waiting: int = field(default=0, init=False)
+    _next_count: float = field(default=0.0, init=False)
     _ends: threading.Event = field(factory=threading.Event, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
@@ -71,15 +77,14 @@ class QueueConsumer:
 
     def _run(self) -> None:
         while not self._ends.is_set() and self.failure is None:
-            if self.spool.has_room:
-                self._try_to_consume()
+            self._try_to_consume()
             self._ends.wait(AGAIN_SECONDS)
 
     def _try_to_consume(self) -> None:
         try:
             connection = BlockingConnection(URLParameters(self.url.reveal()))
             try:
-                self._consume(connection)
+                self._consume(connection.channel())
             finally:
                 self.is_idle = False
                 with suppress(AMQPError):
@@ -96,9 +101,9 @@ class QueueConsumer:
                 log.warning("%s: queue %r can't be read, and is tried again: %r", self.where, self.queue, error)
             self.problem = error
 
-    def _consume(self, connection: Any) -> None:
-        channel = connection.channel()
-        channel.queue_declare(self.queue, passive=True)
+    def _consume(self, channel: Any) -> None:
+        while not (self.spool.has_room or self._ends.is_set()):
+            self._hold(channel, 0)
         channel.basic_qos(prefetch_count=self.prefetch)
         group: list[Received] = []
         for method, properties, body in channel.consume(self.queue, inactivity_timeout=IDLE_SECONDS):
@@ -106,22 +111,38 @@ class QueueConsumer:
             if method is not None:
                 group.append(_message_of(method, properties).received(body))
                 if len(group) >= self.prefetch or not channel.get_waiting_message_count():
-                    self._store(connection, group)
+                    self._store(channel, group)
                     channel.basic_ack(method.delivery_tag, multiple=True)
                     group = []
+            self._count(channel, len(group))
             if self._ends.is_set():
                 return
 
-    def _store(self, connection: Any, group: Sequence[Received]) -> None:
+    def _store(self, channel: Any, group: Sequence[Received]) -> None:
         """Store messages; if the topology is behind, hold them for a while."""
         until = time.monotonic() + HOLD_SECONDS
         while True:
             try:
-                return self.spool.offer(*group)
+                self.spool.offer(*group)
             except SpoolFullError:
                 if self._ends.is_set() or time.monotonic() >= until:
                     raise
-                connection.process_data_events(time_limit=AGAIN_SECONDS)
+                self._hold(channel, len(group))
+            else:
+                self.waiting = max(0, self.waiting - len(group))
+                return
+
+    def _hold(self, channel: Any, taken: int) -> None:
+        """Answer the server for a moment, while ``taken`` messages can't be stored."""
+        channel.connection.process_data_events(time_limit=AGAIN_SECONDS)
+        self._count(channel, taken)
+
+    def _count(self, channel: Any, taken: int) -> None:
+        """Count the messages that wait here, ``taken`` ones among them, and at the server; not too often."""
+        if time.monotonic() >= self._next_count:
+            there = channel.queue_declare(self.queue, passive=True).method.message_count
+            self.waiting = there + channel.get_waiting_message_count() + taken
+            self._next_count = time.monotonic() + COUNT_SECONDS
 
 
 def _message_of(method: Any, properties: Any) -> Message:

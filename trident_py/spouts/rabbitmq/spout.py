@@ -150,6 +150,10 @@ class QueueCoordinator(SpoolCoordinator):
             raise ConnectionError(f"queue {self.consumer.queue!r} can't be read: {self.consumer.problem!r}")
         return is_ready
 
+    def lag(self) -> Mapping[str, int]:
+        """Return the number of messages that no batch has, in the spool and in the queue, as last counted."""
+        return {self.lag_name: self.spool.unread_rows + self.consumer.waiting}
+
     def has_pending_input(self) -> bool:
         """Return whether the queue may have messages."""
         return not self.consumer.is_idle

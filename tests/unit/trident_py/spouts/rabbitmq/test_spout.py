@@ -16,6 +16,7 @@ from attrs import define
 from coordinators.backends.local import LocalCoordination
 from tests.servers.rabbitmq_server import RabbitMQServer
 from tests.topologies import until
+from tests.unit.trident_py.spouts.collecting import Reader
 from trident_py.errors import SpoutError, TopologyError
 from trident_py.interfaces.config import TridentConfig
 from trident_py.operations.builtin import Count
@@ -99,6 +100,25 @@ def test_each_message_counts_once_over_restarts_of_topology_and_server(queue: Qu
         queue.publish("d", "c")
         until(lambda: counts(query, tmp_path) == {"a": 1, "b": 1, "c": 1, "d": 1})
         assert queue.left() == 0
+
+
+@pytest.mark.slow
+def test_the_lag_counts_the_messages_of_the_spool_and_of_the_queue(queue: Queue, tmp_path: Path) -> None:
+    reader = Reader(lambda: RabbitMQSpout(queue.server.url, queue.name, directory=tmp_path, max_held_bytes=1))
+    with closing(reader.coordinator) as coordinator:
+        assert reader.batch() == []  # it names the spool
+        queue.publish("a", "b", "c")
+        until(lambda: coordinator.is_ready(2) and coordinator.lag() == {queue.name: 3})
+        queue.publish("d")  # the spool is full
+        until(lambda: coordinator.lag() == {queue.name: 4})
+        assert 0 < coordinator.spool.unread_rows < 4
+
+        def is_read() -> bool:
+            reader.batch()
+            coordinator.success(len(reader.definitions))
+            return bool(coordinator.lag() == {queue.name: 0})
+
+        until(is_read)
 
 
 @pytest.mark.long
