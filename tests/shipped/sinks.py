@@ -9,7 +9,7 @@ from contextlib import closing
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import pyarrow.dataset as ds
@@ -29,6 +29,7 @@ from trident_py.testing import Report, check_sink
 SCHEMA = "word string, n bigint"
 
 Rows = Sequence[tuple[Any, ...]]
+S = TypeVar("S", SQLSink, DeltaSink)
 
 
 def parquet_files(directory: Path) -> Report:
@@ -64,15 +65,33 @@ class CompactedDeltaSink(DeltaSink):
 def delta(directory: Path) -> Report:
     """As delta-rs reads the table, which is compacted all the time."""
     path = directory / "words"
-    read = lambda: _rows(DeltaTable(path).to_pyarrow_table().to_pylist())  # noqa: E731
-    return check_sink(lambda: CompactedDeltaSink(path, compact_every=2), read, schema=SCHEMA)
+    return check_sink(lambda: CompactedDeltaSink(path, compact_every=2), _delta_reader(path), schema=SCHEMA)
 
 
 def delta_by_key(directory: Path) -> Report:
     """The same with a table in which a row replaces the one with the same word."""
     path = directory / "words"
-    read = lambda: _rows(DeltaTable(path).to_pyarrow_table().to_pylist())  # noqa: E731
-    return check_sink(lambda: DeltaSink(path, mode="merge", keys=["word"]), read, schema=SCHEMA)
+    return check_sink(lambda: DeltaSink(path, mode="merge", keys=["word"]), _delta_reader(path), schema=SCHEMA)
+
+
+def delta_changes(directory: Path) -> Report:
+    """The same with rows that are changes, in an order."""
+    path = directory / "words"
+    return check_sink(
+        lambda: _keyed(DeltaSink(path, mode="merge", keys="word", sequence_by="n")), _delta_reader(path), schema=SCHEMA
+    )
+
+
+def _delta_reader(path: Path) -> Callable[[], Rows]:
+    """Return a reader of a table of ours: delta-rs names the files, and Arrow reads each once, as none ever changes."""
+    rows_of = cache(lambda uri: _rows(pq.read_table(uri.removeprefix("file://")).to_pylist()))
+    return lambda: [row for uri in DeltaTable(path).file_uris() for row in rows_of(uri)]
+
+
+def _keyed(sink: S) -> S:
+    """Say to the kit which rows a sink of changes replaces."""
+    sink.replaces_by = ("word",)
+    return sink
 
 
 def iceberg(directory: Path) -> Report:
@@ -98,15 +117,20 @@ def _whole(task: FileScanTask) -> str:
 
 def sqlite(directory: Path) -> Report:
     """A table in a file."""
-    return _in_a_file(directory)
+    return _in_a_file(directory, lambda url: SQLSink(url, "rows"))
 
 
 def sqlite_by_key(directory: Path) -> Report:
     """A table in a file, in which a row replaces the one with the same word."""
-    return _in_a_file(directory, mode="upsert", keys="word")
+    return _in_a_file(directory, lambda url: SQLSink(url, "rows", mode="upsert", keys="word"))
 
 
-def _in_a_file(directory: Path, **options: Any) -> Report:
+def sqlite_changes(directory: Path) -> Report:
+    """A table in a file, and rows that are changes of it, in an order."""
+    return _in_a_file(directory, lambda url: _keyed(SQLSink(url, "rows", mode="merge", keys="word", sequence_by="n")))
+
+
+def _in_a_file(directory: Path, make: Callable[[str], SQLSink]) -> Report:
     path = directory / "rows.db"
 
     def read() -> Rows:
@@ -114,7 +138,7 @@ def _in_a_file(directory: Path, **options: Any) -> Report:
             found = client.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchall()
             return client.execute("SELECT word, n FROM rows").fetchall() if found else []
 
-    return check_sink(lambda: SQLSink(f"sqlite:///{path}", "rows", **options), read, schema=SCHEMA)
+    return check_sink(lambda: make(f"sqlite:///{path}"), read, schema=SCHEMA)
 
 
 def postgres(directory: Path) -> Report:
