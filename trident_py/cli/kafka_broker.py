@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 import pyspark
@@ -84,7 +85,7 @@ def kafka_command(*arguments: str) -> list[str]:
 
 def prepare_broker(directory: Path) -> int:
     """Prepare a broker, which controls itself, with its data in ``directory``; return the port it will have."""
-    port, controller = _free_port(), _free_port()
+    port, controller = _free_ports(2)
     lines = {
         **_ALONE,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -153,10 +154,14 @@ def _tail(log: Path) -> str:
     return log.read_text(errors="replace")[-500:]
 
 
-def _free_port() -> int:
-    """Return a free port that the system gives to no client before the broker starts."""
-    while True:
-        port = secrets.choice(PORTS)
-        with suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
+def _free_ports(count: int) -> list[int]:
+    """Return different free ports that the system gives to no client before the broker starts."""
+    ports = secrets.SystemRandom().sample(PORTS, len(PORTS))
+    return list(islice(filter(_is_free, ports), count))
+
+
+def _is_free(port: int) -> bool:
+    with suppress(OSError), socket.socket() as probe:
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
